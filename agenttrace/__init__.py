@@ -1,0 +1,29 @@
+"""Where an agent's time went, and whether its new version is worse: traces of LangChain and LangGraph agents, with evidence.
+
+The data's way: callback → facts → parent → phases → span → journal → DuckDB → contract → gate → statistics → verdict →
+report. Public names are resolved when they are first used, so that importing this package loads no heavy library.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from agenttrace.recording import AgentTraceHandler, install, record
+    from agenttrace.store.reading import open_store
+
+__all__ = ["AgentTraceHandler", "install", "open_store", "record"]
+
+_HOMES = {
+    "AgentTraceHandler": "agenttrace.recording",
+    "install": "agenttrace.recording",
+    "open_store": "agenttrace.store.reading",
+    "record": "agenttrace.recording",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'agenttrace' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)

@@ -1,0 +1,138 @@
+"""Every error a user can meet, each with the docs section that explains it and the exit code it ends a command with.
+
+AgentTraceError
+├── UsageError               exit 2   the command line or an argument is wrong
+│   ├── ScriptNotFound
+│   └── InvalidRecord        exit 3   a line of an imported file cannot be read
+├── StoreError               exit 3
+│   ├── StoreNotFound
+│   ├── NotAStore
+│   ├── NewerSchema
+│   ├── StoreLocked
+│   ├── StoreUnwritable
+│   ├── TraceNotFound
+│   └── RunNotFound
+├── LocalModelError          exit 3
+│   ├── PortInUse
+│   ├── ModelNotHealthy
+│   └── WeightsNotFound
+└── MissingExtra             exit 3   an optional part is not installed
+
+A message is one sentence that says what was found and one that says what to do.
+"""
+
+from __future__ import annotations
+
+DISTRIBUTION = "agenttrace-lab"
+"""The name to install; `agenttrace` on the package index is somebody else's (D14)."""
+
+
+class AgentTraceError(Exception):
+    """Base of all errors raised on purpose. `slug` names a section of docs/messages.md."""
+
+    slug = "error"
+    exit_code = 3
+
+
+class UsageError(AgentTraceError):
+    """What was asked cannot be done as it was asked."""
+
+    slug = "usage"
+    exit_code = 2
+
+
+class ScriptNotFound(UsageError):
+    """`agenttrace run` was given a file or module that is not there."""
+
+    slug = "script-not-found"
+
+
+class InvalidRecord(UsageError):
+    """A line of an imported file is not a record; nothing was imported."""
+
+    slug = "invalid-record"
+    exit_code = 3
+
+
+class StoreError(AgentTraceError):
+    """The store cannot be read or written."""
+
+    slug = "store"
+
+
+class StoreNotFound(StoreError):
+    """There is no store where one was looked for."""
+
+    slug = "store-not-found"
+
+
+class NotAStore(StoreError):
+    """The path holds something that is no store of ours, or a damaged one."""
+
+    slug = "not-a-store"
+
+
+class NewerSchema(StoreError):
+    """The store was written by a newer release."""
+
+    slug = "newer-schema"
+
+
+class StoreLocked(StoreError):
+    """Another program holds the database, and went on holding it for as long as we were ready to wait."""
+
+    slug = "store-locked"
+
+
+class StoreUnwritable(StoreError):
+    """The store's folder cannot be created or written."""
+
+    slug = "store-unwritable"
+
+
+class TraceNotFound(StoreError):
+    """No trace in the store has this id, or more than one begins with it."""
+
+    slug = "trace-not-found"
+
+
+class RunNotFound(StoreError):
+    """No run in the store has this id or name."""
+
+    slug = "run-not-found"
+
+
+class LocalModelError(AgentTraceError):
+    """The local model server cannot serve."""
+
+    slug = "local-model"
+
+
+class PortInUse(LocalModelError):
+    """The port that was asked for is taken."""
+
+    slug = "port-in-use"
+
+
+class ModelNotHealthy(LocalModelError):
+    """The local model server ended, or did not become healthy in time."""
+
+    slug = "model-not-healthy"
+
+
+class WeightsNotFound(LocalModelError):
+    """The package that holds the local model's weights is not installed."""
+
+    slug = "weights-not-found"
+
+
+class MissingExtra(AgentTraceError):
+    """An optional part of the product is needed and not installed."""
+
+    slug = "missing-extra"
+
+    def __init__(self, extra: str, purpose: str) -> None:
+        super().__init__(
+            f"{purpose} needs the extra '{extra}', which is not installed. "
+            f"Install it: pip install '{DISTRIBUTION}[{extra}]'"
+        )

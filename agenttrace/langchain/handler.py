@@ -1,0 +1,288 @@
+"""The callback handler: what LangChain calls while an agent runs, turned into facts for a `StepSink`.
+
+On the agent's thread a callback costs ids, a clock reading, references and a queue append; everything else happens later, in
+`payloads.build`. A callback never raises, never blocks, and never changes what the agent does.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial, wraps
+from typing import Any, TypeVar, cast
+from uuid import UUID
+
+from langchain_core.callbacks.base import BaseCallbackHandler
+from opentelemetry import trace
+
+from agenttrace import clock
+from agenttrace.langchain import ambient
+from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
+from agenttrace.langchain.payloads import EndFacts, StartFacts, build, chat_messages, snapshot
+from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
+from agenttrace.transport.tap import install_tap
+
+Callback = TypeVar("Callback", bound=Callable[..., Any])
+
+GRAPH_INTEGRATIONS = ("langgraph", "langchain_create_agent")
+
+STATES: Mapping[str, State] = {
+    "GeneratorExit": "abandoned",
+    "CancelledError": "cancelled",
+    "KeyboardInterrupt": "cancelled",
+    "ParentCommand": "handed_off",
+    "GraphBubbleUp": "interrupted",
+    "TimeoutError": "timed_out",
+    "TimeoutException": "timed_out",
+    "APITimeoutError": "timed_out",
+}
+"""How a step that ends with this exception, or one derived from it, ended. By name: the frameworks need not be loaded."""
+
+
+def guarded(callback: Callback) -> Callback:
+    """Keep our own faults from the agent: count them instead."""
+
+    @wraps(callback)
+    def guard(self: CallbackHandler, *args: Any, **kwargs: Any) -> None:
+        try:
+            callback(self, *args, **kwargs)
+        except Exception as error:
+            self.sink.count_error(error)
+
+    return cast(Callback, guard)
+
+
+class CallbackHandler(BaseCallbackHandler):
+    """Observes LangChain runs. Handlers of one process share `steps`, so that none records a step twice.
+
+    A subclass says where steps go: `sink` is asked when a step starts, `current_run` when a root starts.
+    """
+
+    run_inline = True
+    """In the task that makes the call: elsewhere a context variable set here would not be seen by the call."""
+    raise_error = False
+
+    def __init__(self, steps: OpenSteps, *, transport: bool = True) -> None:
+        self._steps = steps
+        self._transport = transport
+
+    @property
+    def sink(self) -> StepSink:
+        """Where a step that starts now is recorded."""
+        raise NotImplementedError
+
+    def current_run(self) -> str:
+        """The id of the run that a root starting now belongs to."""
+        raise NotImplementedError
+
+    @guarded
+    def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[Any]], **kwargs: Any) -> None:
+        self._start("model", serialized, chat_messages(messages), kwargs)
+
+    @guarded
+    def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
+        self._start("model", serialized, prompts[0] if len(prompts) == 1 else list(prompts), kwargs)
+
+    @guarded
+    def on_chain_start(self, serialized: dict[str, Any] | None, inputs: Any, **kwargs: Any) -> None:
+        self._start(_chain_kind(kwargs), serialized, snapshot(inputs), kwargs)
+
+    @guarded
+    def on_tool_start(self, serialized: dict[str, Any], input_str: str, **kwargs: Any) -> None:
+        inputs = kwargs.pop("inputs", None)
+        self._start("tool", serialized, snapshot(inputs) if inputs is not None else input_str, kwargs)
+
+    @guarded
+    def on_retriever_start(self, serialized: dict[str, Any], query: str, **kwargs: Any) -> None:
+        self._start("retriever", serialized, query, kwargs)
+
+    def on_llm_new_token(self, token: Any, *, chunk: Any = None, run_id: UUID, **_: Any) -> None:
+        # Not guarded by the decorator: this is called once a token, and a second frame would double its cost.
+        try:
+            entry = self._steps.get(run_id.int)
+            if entry is not None and entry.step.owner is self:
+                _mark(entry.step, clock.monotonic_ns(), token, chunk)
+        except Exception as error:
+            self.sink.count_error(error)
+
+    @guarded
+    def on_llm_end(self, response: Any, *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, "ok", payload=response)
+
+    @guarded
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, response: Any = None, **_: Any) -> None:
+        self._end(run_id, _state_of(error), payload=response, error=error)
+
+    @guarded
+    def on_chain_end(self, outputs: Any, *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, "ok", payload=snapshot(outputs))
+
+    @guarded
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, _state_of(error), error=error)
+
+    @guarded
+    def on_tool_end(self, output: Any, *, run_id: UUID, **_: Any) -> None:
+        failed = getattr(output, "status", None) == "error"
+        self._end(run_id, "error" if failed else "ok", payload=output)
+
+    @guarded
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, _state_of(error), error=error)
+
+    @guarded
+    def on_retriever_end(self, documents: Sequence[Any], *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, "ok", payload=list(documents))
+
+    @guarded
+    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **_: Any) -> None:
+        self._end(run_id, _state_of(error), error=error)
+
+    @guarded
+    def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
+        entry = self._steps.get(run_id.int)
+        if entry is not None and entry.step.owner is self:
+            entry.events.append((name, clock.monotonic_ns(), snapshot(data)))
+
+    def _start(self, kind: Kind, serialized: Mapping[str, Any] | None, payload: Any, kwargs: dict[str, Any]) -> None:
+        run_id: UUID = kwargs.pop("run_id")
+        given: UUID | None = kwargs.pop("parent_run_id", None)
+        sink = self.sink
+        known = self._steps.get(run_id.int)
+        if known is not None:
+            if sink not in known.sinks:  # another handler came first, for another store
+                known.sinks.append(sink)
+                sink.put(partial(build, known.step, known.start, None))
+            return
+        if kind == "model" and self._transport:
+            install_tap()
+        metadata = kwargs.pop("metadata", None) or {}
+        facts = StartFacts(serialized, payload, tuple(kwargs.pop("tags", None) or ()), dict(metadata), kwargs)
+        outer = ambient.surrounding_span()
+        step = self._open_step(kind, _name(serialized, kwargs, kind), self._steps.parent(given), outer, metadata)
+        if kind == "tool":
+            step.asked_at = _asked_at(step, kwargs.get("tool_call_id"))
+        proxy = ambient.enter(step, run_id.int, outer)
+        self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], []))
+        sink.put(partial(build, step, facts, None))
+
+    def _open_step(
+        self, kind: Kind, name: str, parent: OpenStep | None, outer: trace.Span, metadata: Mapping[str, Any]
+    ) -> OpenStep:
+        around = outer.get_span_context()
+        joins = parent is None and around.is_valid
+        if parent is not None:
+            trace_id, flags, anchor, run_id = parent.trace_id, parent.traceparent_flags, parent.anchor, parent.run_id
+        else:
+            trace_id = around.trace_id if joins else new_trace_id()
+            flags = int(around.trace_flags) if joins else int(ambient.SAMPLED)
+            anchor, run_id = clock.anchor(), self.current_run()
+        return OpenStep(
+            trace_id=trace_id,
+            span_id=new_span_id(),
+            parent=parent,
+            outer_span_id=around.span_id if joins else None,
+            kind=kind,
+            name=name,
+            start=clock.monotonic_ns(),
+            anchor=anchor,
+            run_id=run_id,
+            call_site=call_site(metadata, parent),
+            owner=self,
+            traceparent_flags=flags,
+        )
+
+    def _end(self, run_id: UUID, state: State, *, payload: Any = None, error: BaseException | None = None) -> None:
+        at = clock.monotonic_ns()
+        entry = self._steps.get(run_id.int)
+        if entry is None or entry.step.owner is not self:
+            return
+        self._steps.pop(run_id.int)
+        ambient.leave(entry.proxy)
+        step = entry.step
+        if entry.interrupted and state == "ok":
+            state = "interrupted"
+        if state == "interrupted":
+            self._steps.mark_interrupted_above(step)
+        if step.kind == "model" and state == "ok":
+            _note_tool_asks(step, at, payload)
+        facts = EndFacts(at, state, payload, error if state in ("error", "timed_out") else None, tuple(entry.events))
+        if step.parent is None:
+            step.tool_asks = None
+        for sink in entry.sinks:
+            sink.put(partial(build, step, entry.start, facts))
+
+
+def _chain_kind(kwargs: Mapping[str, Any]) -> Kind:
+    run_type = kwargs.get("run_type")
+    if run_type in ("prompt", "parser"):
+        return cast(Kind, run_type)
+    metadata = kwargs.get("metadata") or {}
+    is_graph = metadata.get("ls_integration") in GRAPH_INTEGRATIONS and "langgraph_node" not in metadata
+    return "agent" if is_graph and kwargs.get("parent_run_id") is None else "chain"
+
+
+def _name(serialized: Mapping[str, Any] | None, kwargs: Mapping[str, Any], kind: Kind) -> str:
+    given = kwargs.get("name") or (serialized or {}).get("name")
+    if given:
+        return str(given)
+    path = (serialized or {}).get("id")
+    return str(path[-1]) if isinstance(path, list) and path else kind
+
+
+def _state_of(error: BaseException) -> State:
+    for ancestor in type(error).__mro__:
+        if ancestor.__name__ in STATES:
+            return STATES[ancestor.__name__]
+    return "error"
+
+
+def _mark(step: OpenStep, now: int, token: Any, chunk: Any) -> None:
+    """Note what a streamed chunk held. An empty one (a role, the synthetic last) is no token, only a sign of life."""
+    if step.first_byte is None:
+        step.first_byte = now
+    held = getattr(chunk, "message", None)
+    if held is None:
+        if not token:
+            return
+        if step.first_content is None:
+            step.first_content = now
+    elif getattr(held, "tool_call_chunks", None):
+        if step.first_tool is None:
+            step.first_tool = now
+    elif token and (isinstance(token, str) or held.text):
+        if step.first_content is None:
+            step.first_content = now
+    elif held.additional_kwargs.get("reasoning_content") or _holds_reasoning(held.content):
+        if step.first_reasoning is None:
+            step.first_reasoning = now
+    else:
+        return
+    step.last_content = now
+    step.chunks += 1
+
+
+def _holds_reasoning(content: Any) -> bool:
+    """Whether a chunk's content blocks hold reasoning or other non-text output."""
+    if not isinstance(content, list):
+        return False
+    return any(isinstance(block, dict) and block.get("type") in ("thinking", "reasoning") for block in content)
+
+
+def _note_tool_asks(step: OpenStep, at: int, response: Any) -> None:
+    """Remember at the root when each tool was asked for: the tool's wait counts from there."""
+    root = step
+    while root.parent is not None:
+        root = root.parent
+    for choices in response.generations[:1]:
+        for choice in choices:
+            for call in getattr(getattr(choice, "message", None), "tool_calls", None) or ():
+                if call.get("id"):
+                    root.tool_asks = root.tool_asks or {}
+                    root.tool_asks[call["id"]] = at
+
+
+def _asked_at(step: OpenStep, tool_call_id: Any) -> int | None:
+    root = step
+    while root.parent is not None:
+        root = root.parent
+    return None if root.tool_asks is None or tool_call_id is None else root.tool_asks.get(tool_call_id)

@@ -1,0 +1,143 @@
+"""LangChain's objects to plain JSON: messages, documents, generations, and whatever else travels through a chain.
+
+Runs off the agent's thread. `Any` is at home here: what comes in is not ours. Nothing that comes in can make it raise.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import datetime
+import enum
+import math
+import uuid
+import weakref
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
+
+from langchain_core.documents import Document
+from langchain_core.messages import BaseMessage
+
+from agenttrace.steps import JSON
+
+ROLES = {
+    "human": "user",
+    "HumanMessageChunk": "user",
+    "ai": "assistant",
+    "AIMessageChunk": "assistant",
+    "SystemMessageChunk": "system",
+    "ToolMessageChunk": "tool",
+}
+"""LangChain's type to the role models know; a streamed answer and a whole one are the same message."""
+
+MAX_DEPTH = 24
+MAX_REPR = 2_000
+KNOWN_MESSAGES = 8_192
+
+_rendered: OrderedDict[int, tuple[weakref.ref[BaseMessage], object, object, JSON]] = OrderedDict()
+
+
+def message(value: BaseMessage) -> JSON:
+    """A message as JSON; the same object for the same message, so that its content is hashed once.
+
+    The message's own id is left out: frameworks set it in place after the message was first seen.
+    """
+    known = _rendered.get(id(value))
+    calls = getattr(value, "tool_calls", None)
+    if known is not None and known[0]() is value and known[1] is value.content and known[2] is calls:
+        return known[3]
+    plainly = _render(value)
+    _rendered[id(value)] = (weakref.ref(value), value.content, calls, plainly)
+    if len(_rendered) > KNOWN_MESSAGES:
+        _rendered.popitem(last=False)
+    return plainly
+
+
+def _render(value: BaseMessage) -> JSON:
+    result: dict[str, JSON] = {"role": ROLES.get(value.type, value.type), "content": plain(value.content)}
+    if value.name:
+        result["name"] = value.name
+    calls = getattr(value, "tool_calls", None)
+    if calls:
+        result["tool_calls"] = [
+            {"id": call.get("id"), "name": call.get("name"), "args": plain(call.get("args"))} for call in calls
+        ]
+    for key in ("invalid_tool_calls", "tool_call_id"):
+        if getattr(value, key, None):
+            result[key] = plain(getattr(value, key))
+    if getattr(value, "status", None) == "error":
+        result["status"] = "error"
+    reasoning = value.additional_kwargs.get("reasoning_content")
+    if reasoning:
+        result["reasoning"] = plain(reasoning)
+    return result
+
+
+def plain(value: Any, depth: int = 0) -> JSON:
+    """Any object as JSON. What has no JSON form is kept as its type and the beginning of its `repr`."""
+    if value is None or value is True or value is False:
+        return cast(JSON, value)
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, int):
+        return int(value) if -(1 << 63) <= value < 1 << 64 else str(int(value))
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else str(value)
+    if depth > MAX_DEPTH:
+        return {"cut": "nested too deeply", "type": type(value).__name__}
+    try:
+        return _structure(value, depth + 1)
+    except Exception as error:  # an object whose own methods raise is recorded as such
+        return {"unreadable": type(value).__name__, "because": type(error).__name__}
+
+
+def _text(value: str) -> str:
+    text = str.__str__(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate has no UTF-8 form; its escape is readable and says what it was
+        return text.encode("utf-8", "backslashreplace").decode()
+    return text
+
+
+def _structure(value: Any, depth: int) -> JSON:
+    if isinstance(value, BaseMessage):
+        return message(value)
+    if isinstance(value, Mapping):
+        return {_text(str(key)): plain(item, depth) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item, depth) for item in value]
+    if isinstance(value, Document):
+        return {"page_content": _text(value.page_content), "metadata": plain(value.metadata, depth), "id": value.id}
+    if isinstance(value, enum.Enum):
+        return plain(value.value, depth)
+    if isinstance(value, (datetime.datetime, datetime.date, uuid.UUID)):
+        return str(value)
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return {"bytes": len(value)}
+    if isinstance(value, type):
+        return _class(value)
+    if dataclasses.is_dataclass(value):
+        return {item.name: plain(getattr(value, item.name), depth) for item in dataclasses.fields(value)}
+    fields = getattr(type(value), "model_fields", None)  # pydantic
+    if isinstance(fields, dict):
+        return {name: plain(getattr(value, name, None), depth) for name in fields}
+    text = repr(value)
+    return {"type": type(value).__name__, "repr": _text(text[:MAX_REPR])}
+
+
+def _class(value: type) -> JSON:
+    """A class given as data, like a structured output: its JSON schema where it has one."""
+    schema = getattr(value, "model_json_schema", None)
+    return plain(schema()) if callable(schema) else {"class": value.__qualname__}
+
+
+def generations(items: Sequence[Sequence[Any]]) -> JSON:
+    """The output of a model call: one message (or text), or a list where several were asked for."""
+    outputs = [_generation(item) for item in (items[0] if items else ())]
+    return outputs[0] if len(outputs) == 1 else outputs
+
+
+def _generation(item: Any) -> JSON:
+    held = getattr(item, "message", None)
+    return message(held) if isinstance(held, BaseMessage) else _text(str(getattr(item, "text", "")))

@@ -1,0 +1,109 @@
+"""Which steps are open, by LangChain's run id, and where a new one belongs."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from agenttrace.langchain.ambient import AmbientSpan, running_step_key
+from agenttrace.langchain.payloads import StartFacts
+from agenttrace.steps import OpenStep, StepSink
+
+REMEMBERED = 10_000
+"""How many ended steps are remembered as parents: children may outlive them."""
+
+
+@dataclass(slots=True)
+class Entry:
+    """An open step and what the handler needs to end it."""
+
+    step: OpenStep
+    start: StartFacts
+    proxy: AmbientSpan
+    sinks: list[StepSink]
+    """Who records it: more than one when handlers of several stores see the same step."""
+    events: list[tuple[str, int, Any]]
+    interrupted: bool = False
+    """An interrupt was raised below it: the graph pauses here, which is no error and no completion."""
+
+
+class OpenSteps:
+    """The open steps of one recording. Keys are `run_id.int`: the UUID objects are LangChain's own and are not kept."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Entry] = {}
+        self._ended: OrderedDict[int, OpenStep] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def add(self, key: int, entry: Entry) -> None:
+        self._open[key] = entry
+
+    def get(self, key: int) -> Entry | None:
+        return self._open.get(key)
+
+    def pop(self, key: int) -> Entry | None:
+        """Take out a step that ends; it stays known as a parent."""
+        entry = self._open.pop(key, None)
+        if entry is not None:
+            entry.step.is_open = False
+            self._ended[key] = entry.step
+            if len(self._ended) > REMEMBERED:
+                self._ended.popitem(last=False)
+        return entry
+
+    def parent(self, given: UUID | None) -> OpenStep | None:
+        """The parent of a step that starts now.
+
+        LangChain loses parents in two places (fallbacks; a handler passed again inside a node): there, its own context
+        still tells which step is running, and is believed where the given parent is none or an ancestor of that step.
+        """
+        told = None if given is None else self._step(given.int)
+        running_key = running_step_key()
+        running = None if running_key is None else self._step(running_key)
+        if running is None or running is told:
+            return told
+        if told is None or _is_ancestor(told, running):
+            return running
+        return told
+
+    def mark_interrupted_above(self, step: OpenStep) -> None:
+        """An interrupt travels up: the step above an interrupted one is interrupted too, even if it ends quietly."""
+        for entry in self._open.values():
+            if entry.step is step.parent:
+                entry.interrupted = True
+
+    def _step(self, key: int) -> OpenStep | None:
+        entry = self._open.get(key)
+        return entry.step if entry is not None else self._ended.get(key)
+
+
+def _is_ancestor(candidate: OpenStep, step: OpenStep) -> bool:
+    above = step.parent
+    while above is not None:
+        if above is candidate:
+            return True
+        above = above.parent
+    return False
+
+
+def call_site(metadata: Mapping[str, Any], parent: OpenStep | None) -> str:
+    """Where in the agent a step stands: its LangGraph node, else the names of the chains above it.
+
+    A subgraph's node carries its outer nodes: `outer/inner`, from LangGraph's `outer:uuid|inner:uuid`.
+    """
+    namespace = metadata.get("langgraph_checkpoint_ns")
+    if isinstance(namespace, str) and namespace:
+        return "/".join(part.split(":", 1)[0] for part in namespace.split("|"))
+    node = metadata.get("langgraph_node")
+    if isinstance(node, str):
+        return node
+    names: list[str] = []
+    while parent is not None:
+        names.append(parent.name)
+        parent = parent.parent
+    return "/".join(reversed(names))

@@ -1,0 +1,208 @@
+"""Builds a complete step from what the handler kept of its callbacks. Runs off the agent's thread.
+
+`Any` ends here: what callbacks bring is read once, and what leaves is a `Step`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from langchain_core.messages import BaseMessage
+from langchain_core.outputs import LLMResult
+
+from agenttrace.langchain.messages import generations, plain
+from agenttrace.steps import JSON, Attempt, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
+from agenttrace.transport.bodies import finish_attempt
+
+RETRY_TAG = "retry:attempt:"
+IN_PROCESS = ("huggingface-pipeline", "llamacpp", "llama-cpp", "chat-huggingface-pipeline")
+"""`ls_provider` or model types whose engine runs inside this process."""
+
+
+@dataclass(frozen=True, slots=True)
+class StartFacts:
+    """What a start callback brought, by reference; lists and dicts are copied one level deep, since agents change them."""
+
+    serialized: Mapping[str, Any] | None
+    payload: Any
+    tags: Sequence[str]
+    metadata: Mapping[str, Any]
+    extra: Mapping[str, Any]
+    """The remaining keyword arguments: `invocation_params`, `options`, `tool_call_id`, …"""
+
+
+@dataclass(frozen=True, slots=True)
+class EndFacts:
+    """How a step ended, by reference."""
+
+    at: int
+    """Monotonic nanoseconds."""
+    state: State
+    payload: Any = None
+    error: BaseException | None = None
+    events: tuple[tuple[str, int, Any], ...] = field(default=())
+
+
+def snapshot(value: Any) -> Any:
+    """A copy of the outer two levels: what an agent's own code is most likely to change under us."""
+    if type(value) is dict:
+        return {key: list(item) if type(item) is list else item for key, item in value.items()}
+    return list(value) if type(value) is list else value
+
+
+def build(step: OpenStep, start: StartFacts, end: EndFacts | None) -> Step:
+    """The step as far as it is known: started only, or ended."""
+    common = _common(step, start, end)
+    if end is None:
+        return Step(**common)
+    if step.kind == "model":
+        return _model_call(step, start, end, common)
+    if step.kind == "tool":
+        asked = None if step.asked_at is None else step.anchor.at(step.asked_at)
+        call_id = start.extra.get("tool_call_id")
+        return ToolCall(**common, tool_call_id=None if call_id is None else str(call_id), asked_ns=asked)
+    if step.kind == "retriever":
+        return Retrieval(**common)
+    return ChainStep(**common)
+
+
+def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str, Any]:
+    at = step.anchor.at
+    common: dict[str, Any] = {
+        "trace_id": step.trace_id,
+        "span_id": step.span_id,
+        "parent_id": step.parent_id,
+        "run_id": step.run_id,
+        "kind": step.kind,
+        "name": step.name,
+        "start_ns": at(step.start),
+        "call_site": step.call_site,
+        "attempt": _attempt_number(start.tags),
+        "input": plain(start.payload),
+        "metadata": plain(start.metadata),
+        "tags": tuple(str(tag) for tag in start.tags),
+    }
+    if end is not None:
+        common |= {
+            "state": end.state,
+            "end_ns": at(end.at),
+            "output": plain(end.payload) if step.kind != "model" else None,
+            "error_type": type(end.error).__name__ if end.error is not None else None,
+            "error_message": _error_text(end.error),
+            "events": tuple((name, at(moment), plain(data)) for name, moment, data in end.events),
+        }
+    return common
+
+
+def _error_text(error: BaseException | None) -> str | None:
+    if error is None:
+        return None
+    try:
+        return str(plain(str(error)))
+    except Exception:
+        return "the error's own text could not be read"
+
+
+def _attempt_number(tags: Sequence[str]) -> int:
+    for tag in tags:
+        if isinstance(tag, str) and tag.startswith(RETRY_TAG) and tag[len(RETRY_TAG) :].isdecimal():
+            return int(tag[len(RETRY_TAG) :])
+    return 1
+
+
+def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[str, Any]) -> ModelCall:
+    def moment(mark: int | None) -> int | None:
+        return None if mark is None else step.anchor.at(mark)
+
+    result = end.payload if isinstance(end.payload, LLMResult) else None
+    last = _last_message(result)
+    response = _mapping(plain(last.response_metadata)) if last is not None else {}
+    if not response and result is not None:
+        response = _mapping(plain(result.llm_output))
+    if common["output"] is None and result is not None:
+        common["output"] = generations(result.generations)
+    metadata = start.metadata
+    return ModelCall(
+        **common,
+        params=_mapping(plain(start.extra.get("invocation_params"))),
+        options=_mapping(plain(start.extra.get("options"))),
+        serialized=_mapping(plain(start.serialized)),
+        response=response,
+        tokens=_tokens(last, result),
+        finish_reason=_finish_reason(response, result),
+        is_streamed=step.chunks > 0,
+        is_local=str(metadata.get("ls_provider", "")).lower() in IN_PROCESS,
+        first_byte_ns=moment(step.first_byte),
+        first_reasoning_ns=moment(step.first_reasoning),
+        first_content_ns=moment(step.first_content),
+        first_tool_ns=moment(step.first_tool),
+        last_content_ns=moment(step.last_content),
+        chunks=step.chunks or None,
+        attempts=_attempts(step),
+    )
+
+
+def _attempts(step: OpenStep) -> tuple[Attempt, ...]:
+    return tuple(finish_attempt(attempt, step.anchor) for attempt in step.attempts or ())
+
+
+def _last_message(result: LLMResult | None) -> BaseMessage | None:
+    for choices in result.generations if result is not None else ():
+        for choice in choices:
+            held = getattr(choice, "message", None)
+            if isinstance(held, BaseMessage):
+                return held
+    return None
+
+
+def _mapping(value: JSON) -> Mapping[str, JSON]:
+    return value if isinstance(value, Mapping) else {}
+
+
+def _number(value: object) -> int | None:
+    return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
+
+
+def _tokens(last: BaseMessage | None, result: LLMResult | None) -> dict[str, int | None]:
+    """Token counts by the names of `records.Usage`; an absent count stays unknown."""
+    usage = getattr(last, "usage_metadata", None)
+    if isinstance(usage, Mapping) and (usage.get("input_tokens") or usage.get("output_tokens")):
+        inputs = usage.get("input_token_details") or {}
+        outputs = usage.get("output_token_details") or {}
+        return {
+            "input": _number(usage.get("input_tokens")),
+            "output": _number(usage.get("output_tokens")),
+            "total": _number(usage.get("total_tokens")),
+            "cached": _number(inputs.get("cache_read")),
+            "cache_written": _number(inputs.get("cache_creation")),
+            "reasoning": _number(outputs.get("reasoning")),
+        }
+    output = (result.llm_output if result is not None else None) or {}
+    usage = output.get("token_usage") or output.get("usage") or {}
+    if not isinstance(usage, Mapping):
+        return {}
+    return {
+        "input": _number(usage.get("prompt_tokens", usage.get("input_tokens"))),
+        "output": _number(usage.get("completion_tokens", usage.get("output_tokens"))),
+        "total": _number(usage.get("total_tokens")),
+    }
+
+
+def _finish_reason(response: Mapping[str, JSON], result: LLMResult | None) -> str | None:
+    for key in ("finish_reason", "stop_reason", "done_reason", "stopReason"):
+        if isinstance(response.get(key), str):
+            return str(response[key])
+    for choices in result.generations if result is not None else ():
+        for choice in choices:
+            reason = (choice.generation_info or {}).get("finish_reason") if hasattr(choice, "generation_info") else None
+            if isinstance(reason, str):
+                return reason
+    return None
+
+
+def chat_messages(batch: Sequence[Sequence[BaseMessage]]) -> list[BaseMessage]:
+    """The one conversation of a start callback: LangChain sends one event a prompt."""
+    return list(batch[0]) if batch else []
+

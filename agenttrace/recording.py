@@ -1,0 +1,197 @@
+"""The composition root of writing: `AgentTraceHandler`, `record()` and `install()`, and which run a step belongs to."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import secrets
+import sys
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from agenttrace import clock
+from agenttrace.langchain.handler import CallbackHandler
+from agenttrace.langchain.open_steps import OpenSteps
+from agenttrace.records import RunRecord
+from agenttrace.steps import JSON, StepSink
+from agenttrace.store.journal import process_name
+from agenttrace.store.layout import Layout, store_path
+from agenttrace.writer import Writer
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+REMEMBERED_RUNS = 10_000
+
+_steps = OpenSteps()
+_writers: dict[Path, Writer] = {}
+_writers_lock = threading.Lock()
+_runs: OrderedDict[str, RunRecord] = OrderedDict()
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """A run that is being recorded, as `record()` yields it."""
+
+    run_id: str
+    name: str
+    store: Path
+
+
+_recording: ContextVar[Recording | None] = ContextVar("agenttrace_recording", default=None)
+_hook: ContextVar[CallbackHandler | None] = ContextVar("agenttrace_hook", default=None)
+_installed: list[CallbackHandler] = []
+_hook_registered = False
+_process_run: list[str] = []
+_process_run_name: list[str] = []
+
+
+class AgentTraceHandler(CallbackHandler):
+    """Records every step of the LangChain and LangGraph runs it is given to.
+
+    Args:
+        store: The store's folder; by default that of the surrounding `record()`, else `$AGENTTRACE_STORE`, else
+            `./.agenttrace`.
+        exporter: An OpenTelemetry exporter that gets every finished span too, off the agent's thread.
+        transport: Whether to watch the HTTP requests of model calls, which is where servers report their timings.
+            `AGENTTRACE_TRANSPORT=off` switches it off everywhere.
+
+    What cannot be recorded never reaches the agent: it is counted, and `agenttrace doctor` shows the count.
+    """
+
+    def __init__(
+        self,
+        store: str | os.PathLike[str] | None = None,
+        *,
+        exporter: SpanExporter | None = None,
+        transport: bool = True,
+    ) -> None:
+        super().__init__(_steps, transport=transport and os.environ.get("AGENTTRACE_TRANSPORT", "on") != "off")
+        self._store = None if store is None else store_path(store)
+        self._default_store = store_path(store)
+        if exporter is not None:
+            _writer(self._default_store).add_exporter(exporter)
+
+    @property
+    def sink(self) -> StepSink:
+        recording = _recording.get()
+        if self._store is None and recording is not None:
+            return _writer(recording.store)
+        return _writer(self._default_store)
+
+    def current_run(self) -> str:
+        recording = _recording.get()
+        return recording.run_id if recording is not None else _unnamed_run()
+
+
+@contextmanager
+def record(
+    name: str,
+    *,
+    store: str | os.PathLike[str] | None = None,
+    tags: Mapping[str, JSON] | None = None,
+    metadata: Mapping[str, JSON] | None = None,
+    session: str | None = None,
+    user: str | None = None,
+) -> Iterator[Recording]:
+    """Record every LangChain call made inside as one run, with or without a handler; a handler given too doubles nothing.
+
+    The run is in the store when the block ends, also after an exception. What started inside and ends later still
+    belongs to it.
+    """
+    run = _new_run(name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
+    recording = Recording(run.run_id, name, store_path(store))
+    writer = _writer(recording.store)
+    writer.put(lambda: run)
+    _register_hook()
+    recording_token = _recording.set(recording)
+    hook_token = _hook.set(_hook.get() or AgentTraceHandler())
+    try:
+        yield recording
+    finally:
+        _hook.reset(hook_token)
+        _recording.reset(recording_token)
+        ended = replace(run, end_ns=clock.wall_ns())
+        _runs[run.run_id] = ended
+        writer.put(lambda: ended)
+        writer.flush()
+
+
+def install(store: str | os.PathLike[str] | None = None) -> AgentTraceHandler:
+    """Record every LangChain run of this process from now on, without touching the code that makes them."""
+    handler = AgentTraceHandler(store)
+    _installed[:] = [handler]
+    _register_hook()
+    return handler
+
+
+def flush(timeout_s: float = 5.0) -> None:
+    """Wait until what was observed so far is in the journals."""
+    for writer in list(_writers.values()):
+        writer.flush(timeout_s)
+
+
+class _HookVariable:
+    """What LangChain asks for the handler of the current context: that of `record()`, else the installed one."""
+
+    def get(self) -> CallbackHandler | None:
+        return _hook.get() or (_installed[0] if _installed else None)
+
+
+def _register_hook() -> None:
+    global _hook_registered
+    if not _hook_registered:
+        from langchain_core.tracers.context import register_configure_hook  # takes about 0.5 s to import
+
+        _hook_registered = True
+        variable: Any = _HookVariable()  # LangChain only calls `.get()`; a real variable would be unset in new threads
+        register_configure_hook(variable, inheritable=True)
+
+
+def _writer(store: Path) -> Writer:
+    writer = _writers.get(store)
+    if writer is None:
+        with _writers_lock:
+            writer = _writers.get(store)
+            if writer is None:
+                writer = _writers[store] = Writer(Layout(store), _runs)
+                atexit.register(writer.close)
+    return writer
+
+
+def _new_run(name: str, **fields: Any) -> RunRecord:
+    run = RunRecord(
+        run_id=secrets.token_hex(8), name=name, start_ns=clock.wall_ns(), process=process_name(), **fields
+    )
+    _runs[run.run_id] = run
+    if len(_runs) > REMEMBERED_RUNS:
+        _runs.popitem(last=False)
+    return run
+
+
+def _unnamed_run() -> str:
+    """The one run of a process that records without `record()`, named after its script."""
+    if not _process_run:
+        script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
+        _process_run.append(_new_run((_process_run_name or [script])[0] or "python").run_id)
+    return _process_run[0]
+
+
+def name_process_run(name: str) -> None:
+    """The name that this process's unnamed run will get, in place of its script's."""
+    _process_run_name[:] = [name]
+
+
+def recorded_runs() -> tuple[str, ...]:
+    """The ids of the runs that this process has recorded into, oldest first."""
+    return tuple(_runs)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_process_run.clear)

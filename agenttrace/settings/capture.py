@@ -1,0 +1,214 @@
+"""Reads the settings of one model call from what was requested, sent and served, into the dimensions of D7.
+
+Four sources, the later ones only where the earlier ones are silent: the wire (what left this machine), the framework's call
+parameters, its `ls_*` metadata, and the model object as the framework serialises it. A dimension that is not in the
+result is unknown; one whose value is None is known to be unset.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from agenttrace.records import SettingValue, Voice
+from agenttrace.settings.prompts import prompt_settings
+from agenttrace.settings.tools import tool_settings
+from agenttrace.steps import JSON, ModelCall
+
+PATHS: Mapping[str, tuple[str, ...]] = {
+    "sampling.temperature": ("temperature", "options.temperature", "generationConfig.temperature"),
+    "sampling.top_p": ("top_p", "options.top_p", "generationConfig.topP"),
+    "sampling.top_k": ("top_k", "options.top_k", "generationConfig.topK", "extra_body.top_k"),
+    "sampling.min_p": ("min_p", "options.min_p", "extra_body.min_p"),
+    "sampling.n": ("n", "generationConfig.candidateCount"),
+    "sampling.stop": ("stop", "stop_sequences", "options.stop", "generationConfig.stopSequences"),
+    "sampling.logit_bias": ("logit_bias",),
+    "sampling.seed": ("seed", "options.seed", "generationConfig.seed"),
+    "limits.max_output_tokens": (
+        "max_completion_tokens",
+        "max_output_tokens",
+        "max_tokens",
+        "options.num_predict",
+        "num_predict",
+        "generationConfig.maxOutputTokens",
+        "max_new_tokens",
+    ),
+    "limits.context": ("options.num_ctx", "num_ctx"),
+    "reasoning.effort": ("reasoning_effort", "reasoning.effort", "output_config.effort", "think", "reasoning"),
+    "reasoning.budget": ("thinking.budget_tokens", "generationConfig.thinkingConfig.thinkingBudget"),
+    "tools.choice": ("tool_choice",),
+    "tools.parallel": ("parallel_tool_calls",),
+    "service_tier": ("service_tier",),
+}
+"""Where each dimension stands in the request of one provider or another; `a.b` is a key within a key."""
+
+PENALTIES = ("presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty")
+
+APIS: Mapping[str, str] = {
+    "/chat/completions": "openai.chat",
+    "/completions": "openai.completions",
+    "/responses": "openai.responses",
+    "/messages": "anthropic.messages",
+    "/api/chat": "ollama.chat",
+    "/api/generate": "ollama.generate",
+    ":generateContent": "google.generate",
+    ":streamGenerateContent": "google.generate",
+}
+"""The end of a request's path to the name of the API."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One place where settings are read."""
+
+    name: str
+    voice: Voice
+    values: Mapping[str, JSON]
+    is_complete: bool
+    """Whether what it does not name is unset; otherwise it is unknown."""
+
+
+def read_settings(call: ModelCall) -> dict[str, SettingValue]:
+    """Every dimension of D7 that is known of this call."""
+    sources = tuple(_sources(call))
+    settings = dict(_identity(call, sources))
+    for dimension, paths in PATHS.items():
+        found = _first(sources, paths)
+        if found is not None:
+            settings[dimension] = found
+    settings |= _penalties(sources)
+    settings |= _output(call, sources)
+    settings |= tool_settings(_tools(sources))
+    settings |= prompt_settings(call)
+    return settings
+
+
+def _sources(call: ModelCall) -> Iterator[Source]:
+    sent = call.attempts[-1].sent_settings if call.attempts else {}
+    if sent:
+        yield Source("wire", "sent", sent, is_complete=True)
+    if call.params:
+        # Models that do not describe themselves name their type, stop words and tools, and nothing else.
+        blind = set(call.params) <= {"_type", "stop", "tools", "tool_choice", "model", "model_name", "format"}
+        yield Source("invocation_params", "requested", call.params, is_complete=not blind)
+    metadata = {key.removeprefix("ls_"): value for key, value in call.metadata.items() if key.startswith("ls_")}
+    yield Source("metadata", "requested", metadata, is_complete=False)
+    constructor = call.serialized.get("kwargs")
+    if isinstance(constructor, Mapping):
+        yield Source("serialized", "requested", constructor, is_complete=False)
+
+
+def _first(sources: Sequence[Source], paths: Sequence[str]) -> SettingValue | None:
+    """The value at the first of `paths` in the first source that has one; unset if a source that would know has none."""
+    for source in sources:
+        for path in paths:
+            value = _at(source.values, path)
+            if value is not None and not isinstance(value, Mapping):
+                return SettingValue(value=value, voice=source.voice, source=source.name)
+        if source.is_complete:
+            return SettingValue(value=None, voice=source.voice, source=source.name)
+    return None
+
+
+def _at(values: Mapping[str, JSON], path: str) -> JSON:
+    value: JSON = values
+    for key in path.split("."):
+        if not isinstance(value, Mapping):
+            return None
+        value = value.get(key)
+    return value
+
+
+def _identity(call: ModelCall, sources: Sequence[Source]) -> Iterator[tuple[str, SettingValue]]:
+    """Which model, of whom, through which API, and how it was delivered."""
+    # After `.bind(model=…)` the parameters hold the new name under `model` and the old one under `model_name`.
+    asked = {"wire": ("model",), "metadata": ("model_name",), "invocation_params": ("model", "model_name", "model_id")}
+    by_name = {source.name: source for source in sources}
+    for source, key in ((by_name[name], key) for name, keys in asked.items() if name in by_name for key in keys):
+        name = source.values.get(key)
+        if isinstance(name, str) and name:
+            yield "model.requested", SettingValue(value=name, voice=source.voice, source=source.name)
+            break
+    yield from _served(call)
+    provider = call.metadata.get("ls_provider")
+    if isinstance(provider, str):
+        yield "provider", SettingValue(value=provider, voice="requested", source="metadata")
+    if call.attempts:
+        attempt = call.attempts[-1]
+        api = next((name for end, name in APIS.items() if attempt.path.split("?")[0].endswith(end)), None)
+        if api:
+            yield "api", SettingValue(value=api, voice="sent", source="wire")
+        yield "endpoint", SettingValue(value=attempt.host, voice="sent", source="wire")
+        # Ollama streams unless told not to; the others stream when told to.
+        streamed = attempt.sent_settings.get("stream", api is not None and api.startswith("ollama"))
+        if attempt.sent_settings:
+            yield "delivery.streamed", SettingValue(value=bool(streamed), voice="sent", source="wire")
+    elif call.is_streamed:
+        yield "delivery.streamed", SettingValue(value=True, voice="served", source="callbacks")
+
+
+def _served(call: ModelCall) -> Iterator[tuple[str, SettingValue]]:
+    report = call.attempts[-1].report if call.attempts else {}
+    for source, values in (("wire", report), ("response", call.response)):
+        name = next((values[key] for key in ("model", "modelVersion", "model_name") if values.get(key)), None)
+        if isinstance(name, str):
+            # Streams are merged by joining strings: a provider that repeats its name in each chunk yields "m-1m-1".
+            value = SettingValue(value=_folded(name), voice="served", source=source)
+            yield "model.served", value
+            break
+    fingerprint = report.get("system_fingerprint") or call.response.get("system_fingerprint")
+    if isinstance(fingerprint, str):
+        yield "model.fingerprint", SettingValue(value=_folded(fingerprint), voice="served", source="response")
+
+
+def _folded(name: str) -> str:
+    """`name` without its repetitions, if it is one text several times over."""
+    period = (name + name).find(name, 1)
+    return name[:period] if period < len(name) and len(name[:period]) > 2 else name
+
+
+def _penalties(sources: Sequence[Source]) -> dict[str, SettingValue]:
+    for source in sources:
+        found = {
+            key: value
+            for key in PENALTIES
+            if (value := source.values.get(key, _at(source.values, f"options.{key}"))) is not None
+        }
+        if found or source.is_complete:
+            return {"sampling.penalties": SettingValue(value=found or None, voice=source.voice, source=source.name)}
+    return {}
+
+
+def _output(call: ModelCall, sources: Sequence[Source]) -> dict[str, SettingValue]:
+    """The format that was asked for and the schema it must follow."""
+    for source in sources:
+        asked = source.values.get("response_format") or source.values.get("format") or _at(source.values, "text.format")
+        if asked is not None:
+            kind, schema = _format(asked)
+            return {
+                "output.format": SettingValue(value=kind, voice=source.voice, source=source.name),
+                "output.schema": SettingValue(value=schema, voice=source.voice, source=source.name),
+            }
+        if source.is_complete:
+            unset = SettingValue(value=None, voice=source.voice, source=source.name)
+            return {"output.format": unset, "output.schema": unset}
+    return {}
+
+
+def _format(asked: JSON) -> tuple[str, JSON]:
+    if isinstance(asked, str):
+        return asked, None
+    if isinstance(asked, Mapping):
+        schema = asked.get("json_schema") or asked.get("schema")
+        if schema is None and "type" in asked and "properties" in asked:
+            return "json_schema", asked  # Ollama takes the schema itself
+        return str(asked.get("type", "json_schema")), schema
+    return type(asked).__name__, None
+
+
+def _tools(sources: Sequence[Source]) -> tuple[Source, JSON] | None:
+    for source in sources:
+        tools = source.values.get("tools")
+        if tools is not None or source.is_complete:
+            return source, tools
+    return None

@@ -1,0 +1,64 @@
+"""Tool definitions of a model call, told apart into names, parameters, descriptions and order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Protocol
+
+from agenttrace.records import SettingValue, Voice
+from agenttrace.steps import JSON
+
+
+class Spoken(Protocol):
+    """Who said it: a voice and the place it was read."""
+
+    @property
+    def voice(self) -> Voice: ...
+    @property
+    def name(self) -> str: ...
+
+
+def tool_settings(found: tuple[Spoken, JSON] | None) -> dict[str, SettingValue]:
+    """`tools.*` from a request's tool definitions; empty when no source would have named them."""
+    if found is None:
+        return {}
+    source, definitions = found
+    tools = list(_tools(definitions))
+    values: dict[str, JSON] = {
+        "tools.names": sorted(name for name, _, _ in tools) or None,
+        "tools.parameters": {name: canonical_schema(schema) for name, _, schema in tools} or None,
+        "tools.descriptions": {name: description for name, description, _ in tools} or None,
+        "tools.order": [name for name, _, _ in tools] or None,
+    }
+    return {key: SettingValue(value=value, voice=source.voice, source=source.name) for key, value in values.items()}
+
+
+def _tools(definitions: JSON) -> Iterator[tuple[str, JSON, JSON]]:
+    """(name, description, parameter schema) of each definition: OpenAI's shape, Anthropic's, or a bare name."""
+    for definition in definitions if isinstance(definitions, (list, tuple)) else ():
+        if isinstance(definition, Mapping):
+            inner = definition.get("function")
+            function = inner if isinstance(inner, Mapping) else definition
+            schema = function.get("parameters", function.get("input_schema", function.get("args_schema")))
+            name = function.get("name", definition.get("type", "unnamed"))
+            yield str(name), function.get("description"), schema
+        else:
+            yield str(definition), None, None
+
+
+def canonical_schema(schema: JSON) -> JSON:
+    """A JSON schema without what does not change its meaning: generated titles, and the order of `required`."""
+    if isinstance(schema, Mapping):
+        result = {key: canonical_schema(value) for key, value in schema.items() if not _is_title(key, value)}
+        required = result.get("required")
+        if isinstance(required, list) and all(isinstance(name, str) for name in required):
+            result["required"] = sorted(str(name) for name in required)
+        return dict(sorted(result.items()))
+    if isinstance(schema, (list, tuple)):
+        return [canonical_schema(item) for item in schema]
+    return schema
+
+
+def _is_title(key: str, value: JSON) -> bool:
+    """A schema's own title is a text; a property that is called `title` is an object."""
+    return key == "title" and isinstance(value, str)

@@ -1,0 +1,133 @@
+"""A step to the record that is kept of it: phases divided, settings read, usage counted, secrets taken out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+from agenttrace.phases.split import split_phases, split_tool_phases
+from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, SpanRecord, Usage
+from agenttrace.settings.capture import read_settings
+from agenttrace.spans.redaction import scrub, scrub_text
+from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
+
+
+def trace_hex(trace_id: int) -> str:
+    return f"{trace_id:032x}"
+
+
+def span_hex(span_id: int) -> str:
+    return f"{span_id:016x}"
+
+
+def span_record(step: Step) -> SpanRecord:
+    """What the store keeps of a step that has started or ended."""
+    parts: dict[str, Any] = {}
+    if isinstance(step, ModelCall):
+        parts = _model_parts(step)
+    elif isinstance(step, ToolCall):
+        parts = {"phases": split_tool_phases(step)}
+    error = None
+    if step.error_type is not None:
+        error = ErrorRecord(type=step.error_type, message=scrub_text(step.error_message or ""))
+    return SpanRecord(
+        trace_id=trace_hex(step.trace_id),
+        span_id=span_hex(step.span_id),
+        parent_id=None if step.parent_id is None else span_hex(step.parent_id),
+        run_id=step.run_id,
+        kind=step.kind,
+        name=step.name,
+        state=step.state,
+        start_ns=step.start_ns,
+        end_ns=step.end_ns,
+        call_site=step.call_site,
+        attempt=step.attempt,
+        input=scrub(step.input),
+        output=scrub(step.output),
+        metadata=_object(scrub(step.metadata)),
+        tags=step.tags,
+        events=tuple(EventRecord(name=name, at_ns=at, data=scrub(data)) for name, at, data in step.events),
+        error=error,
+        **parts,
+    )
+
+
+def _model_parts(call: ModelCall) -> dict[str, Any]:
+    split = split_phases(call)
+    return {
+        "phases": split.phases,
+        "server_parts_ns": split.server_parts_ns,
+        "notes": split.notes,
+        "settings": read_settings(call),
+        "usage": _usage(call),
+        "marks": _marks(call),
+        "attempts": tuple(_attempt(attempt) for attempt in call.attempts),
+        "finish_reason": call.finish_reason or _text(call.report.get("finish_reason")),
+        "server_report": scrub(call.attempts[-1].report) if call.attempts and call.attempts[-1].report else None,
+    }
+
+
+def _usage(call: ModelCall) -> Usage:
+    """The framework's counts; where it has none, the server's own report."""
+    counts = {name: call.tokens.get(name) for name in Usage.__dataclass_fields__}
+    for name, value in _reported_usage(call.report).items():
+        if counts[name] is None:
+            counts[name] = value
+    return Usage(**counts)
+
+
+def _reported_usage(report: Mapping[str, JSON]) -> dict[str, int]:
+    usage = _object(report.get("usage"))
+    prompt_details = _object(usage.get("prompt_tokens_details"))
+    timings = _object(report.get("timings"))
+    found = {
+        "input": usage.get("prompt_tokens"),
+        "output": usage.get("completion_tokens"),
+        "total": usage.get("total_tokens"),
+        "cached": prompt_details.get("cached_tokens", timings.get("cache_n")),
+    }
+    return {name: value for name, value in found.items() if type(value) is int and value >= 0}
+
+
+def _marks(call: ModelCall) -> Marks:
+    def since_start(moment: int | None) -> int | None:
+        return None if moment is None else moment - call.start_ns
+
+    return Marks(
+        first_byte_ns=since_start(call.attempts[-1].first_byte_ns if call.attempts else call.first_byte_ns),
+        first_reasoning_ns=since_start(call.first_reasoning_ns),
+        first_content_ns=since_start(call.first_content_ns),
+        first_tool_ns=since_start(call.first_tool_ns),
+        last_content_ns=since_start(call.last_content_ns),
+        chunks=call.chunks,
+    )
+
+
+def _attempt(attempt: Attempt) -> AttemptRecord:
+    def since_start(moment: int | None) -> int | None:
+        return None if moment is None else moment - attempt.start_ns
+
+    connect = None
+    if attempt.connect_start_ns is not None and attempt.connect_end_ns is not None:
+        connect = attempt.connect_end_ns - attempt.connect_start_ns
+    return AttemptRecord(
+        start_ns=attempt.start_ns,
+        end_ns=attempt.end_ns,
+        status=attempt.status,
+        host=attempt.host,
+        connect_ns=connect,
+        sent_ns=since_start(attempt.sent_ns),
+        headers_ns=since_start(attempt.headers_ns),
+        first_byte_ns=since_start(attempt.first_byte_ns),
+        reads=attempt.reads,
+        error=attempt.error,
+        headers={key: scrub_text(value) for key, value in attempt.headers.items()},
+    )
+
+
+def _object(value: JSON) -> Mapping[str, JSON]:
+    return value if isinstance(value, Mapping) else cast(Mapping[str, JSON], {})
+
+
+def _text(value: JSON) -> str | None:
+    return value if isinstance(value, str) else None

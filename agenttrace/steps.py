@@ -1,0 +1,222 @@
+"""Facts about the steps of an agent, and the one place where the room that observes hands them over.
+
+Two halves. On the agent's thread lives an `OpenStep`: ids, a start time, and what is seen while the step runs; it is cheap.
+Off the agent's thread a `Step` is built from it: framework-free, complete, ready to be recorded. `StepSink` joins the two.
+No framework and no OpenTelemetry here.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Literal, Protocol, TypeAlias
+
+from agenttrace.clock import Anchor
+
+JSON: TypeAlias = Mapping[str, "JSON"] | Sequence["JSON"] | str | int | float | bool | None
+
+Kind: TypeAlias = Literal["model", "tool", "retriever", "embedding", "chain", "agent", "prompt", "parser"]
+
+State: TypeAlias = Literal[
+    "ok", "error", "cancelled", "abandoned", "interrupted", "handed_off", "timed_out", "unfinished"
+]
+"""How a step ended (D2). `unfinished`: the process ended first, or the step is still running."""
+
+_ids = random.Random(os.urandom(32))
+
+# A forked child would otherwise hand out its parent's ids.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _ids.seed(os.urandom(32)))
+
+
+def new_trace_id() -> int:
+    """128 random bits, never zero (OpenTelemetry's invalid id)."""
+    return _ids.getrandbits(128) or 1
+
+
+def new_span_id() -> int:
+    """64 random bits, never zero."""
+    return _ids.getrandbits(64) or 1
+
+
+@dataclass(slots=True)
+class OpenAttempt:
+    """An HTTP request under way, marked by the transport tap. All times are monotonic nanoseconds, None until seen."""
+
+    start: int
+    host: str
+    path: str
+    connect_start: int | None = None
+    connect_end: int | None = None
+    sent: int | None = None
+    headers_at: int | None = None
+    first_byte: int | None = None
+    end: int | None = None
+    status: int | None = None
+    reads: int = 0
+    error: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    request_body: bytes | None = None
+    content_type: str = ""
+    content_encoding: str = ""
+    body: list[bytes] = field(default_factory=list)
+    """The end of the response body as it was read: enough to hold the server's report, bounded."""
+    body_bytes: int = 0
+    """How many bytes `body` holds."""
+
+
+@dataclass(slots=True)
+class OpenStep:
+    """A step that has started and not ended: what the agent's thread keeps of it."""
+
+    trace_id: int
+    span_id: int
+    parent: OpenStep | None
+    outer_span_id: int | None
+    """The user's own span around the root, when there is one: the root's parent in OpenTelemetry."""
+    kind: Kind
+    name: str
+    start: int
+    """Monotonic nanoseconds."""
+    anchor: Anchor
+    run_id: str
+    call_site: str | None
+    owner: object
+    """The handler whose start callback came first; another handler's callbacks for the same step count nothing."""
+    is_open: bool = True
+    traceparent_flags: int = 1
+    first_byte: int | None = None
+    first_reasoning: int | None = None
+    first_content: int | None = None
+    first_tool: int | None = None
+    last_content: int | None = None
+    chunks: int = 0
+    attempts: list[OpenAttempt] | None = None
+    asked_at: int | None = None
+    """Of a tool: when the model call that asked for it ended. Monotonic nanoseconds."""
+    tool_asks: dict[str, int] | None = None
+    """Of a root: tool call id to the end of the model call that asked. Monotonic nanoseconds."""
+
+    @property
+    def parent_id(self) -> int | None:
+        return self.outer_span_id if self.parent is None else self.parent.span_id
+
+
+current_model_call: ContextVar[OpenStep | None] = ContextVar("agenttrace_current_model_call", default=None)
+"""The model call that an HTTP request made now belongs to. It stays set after the call, so readers check `is_open`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Attempt:
+    """One HTTP request of a model call. Times are nanoseconds since 1970, None where not seen."""
+
+    start_ns: int
+    end_ns: int | None
+    host: str
+    path: str = ""
+    status: int | None = None
+    connect_start_ns: int | None = None
+    connect_end_ns: int | None = None
+    sent_ns: int | None = None
+    headers_ns: int | None = None
+    first_byte_ns: int | None = None
+    reads: int = 0
+    error: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    sent_settings: Mapping[str, JSON] = field(default_factory=dict)
+    """Allow-listed keys of the request body."""
+    report: Mapping[str, JSON] = field(default_factory=dict)
+    """Allow-listed keys of the response body: the server's report."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Step:
+    """What is known of a step, started or ended; framework-free. Times are nanoseconds since 1970."""
+
+    trace_id: int
+    span_id: int
+    parent_id: int | None
+    run_id: str
+    kind: Kind
+    name: str
+    start_ns: int
+    state: State = "unfinished"
+    end_ns: int | None = None
+    call_site: str | None = None
+    attempt: int = 1
+    input: JSON = None
+    output: JSON = None
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
+    tags: tuple[str, ...] = ()
+    error_type: str | None = None
+    error_message: str | None = None
+    events: tuple[tuple[str, int, JSON], ...] = ()
+    """(name, nanoseconds since 1970, data)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelCall(Step):
+    """A call of a chat or text model."""
+
+    params: Mapping[str, JSON] = field(default_factory=dict)
+    """The framework's parameters of this call, plain JSON."""
+    options: Mapping[str, JSON] = field(default_factory=dict)
+    """Per-call options: stop words, structured output."""
+    serialized: Mapping[str, JSON] = field(default_factory=dict)
+    """The model object's constructor arguments as the framework serialises them."""
+    response: Mapping[str, JSON] = field(default_factory=dict)
+    """The framework's response metadata of the last message."""
+    tokens: Mapping[str, int | None] = field(default_factory=dict)
+    """Keys of `records.Usage` as the framework read them."""
+    finish_reason: str | None = None
+    is_streamed: bool = False
+    is_local: bool = False
+    """The engine runs inside this process: no network, no queue."""
+    first_byte_ns: int | None = None
+    first_reasoning_ns: int | None = None
+    first_content_ns: int | None = None
+    first_tool_ns: int | None = None
+    last_content_ns: int | None = None
+    chunks: int | None = None
+    attempts: tuple[Attempt, ...] = ()
+
+    @property
+    def report(self) -> Mapping[str, JSON]:
+        """The server's own report: of the last attempt where the tap saw it, else what the framework kept."""
+        return (self.attempts[-1].report if self.attempts else None) or self.response
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolCall(Step):
+    """One execution of a tool."""
+
+    tool_call_id: str | None = None
+    asked_ns: int | None = None
+    """When the model call that asked for it ended; None where the asking call is not known."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Retrieval(Step):
+    """A retriever's lookup."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainStep(Step):
+    """A chain, graph node, prompt or parser."""
+
+
+Fact: TypeAlias = Callable[[], Step]
+"""Builds a step from what the agent's thread saw. Called once, off that thread; may raise."""
+
+
+class StepSink(Protocol):
+    """Takes what was observed. Never blocks, never raises."""
+
+    def put(self, fact: Fact) -> None:
+        """Queue a fact for the writer."""
+
+    def count_error(self, error: BaseException) -> None:
+        """Count an exception that capture swallowed."""

@@ -1,0 +1,125 @@
+"""The DuckDB file: opening it under the store's own lock, creating it, and what each failure means.
+
+DuckDB's lock on its file is lost when any descriptor of that file is closed in the holding process, so nothing here (or
+anywhere) opens the file but DuckDB itself; mergers keep each other out with a lock on a file of our own.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import duckdb
+import portalocker
+
+from agenttrace.errors import NewerSchema, NotAStore, StoreLocked, StoreUnwritable
+from agenttrace.store.layout import Layout
+from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION
+
+WAIT_S = 15.0
+"""How long to wait for another merger, or for another program that holds the database."""
+
+RETRY_S = 0.05
+
+
+@contextmanager
+def locked_database(layout: Layout, *, wait_s: float = WAIT_S) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Hold the merge lock and a connection that may write. Creates the database in an existing store folder."""
+    deadline = time.monotonic() + wait_s
+    try:
+        lock = portalocker.Lock(layout.merge_lock, mode="ab", timeout=wait_s, check_interval=RETRY_S)
+        lock.acquire()
+    except portalocker.LockException as error:
+        raise StoreLocked(
+            f"Another agenttrace command has been using {layout.folder} for over {wait_s:.0f} s. "
+            "Wait for it to end and try again; nothing is lost meanwhile."
+        ) from error
+    except OSError as error:
+        raise StoreUnwritable(
+            f"The store {layout.folder} cannot be written: {error.strerror}. Make the folder writable, or copy it."
+        ) from error
+    try:
+        connection = _connect(layout, deadline)
+        try:
+            yield connection
+        finally:
+            connection.close()
+    finally:
+        lock.release()
+
+
+def _connect(layout: Layout, deadline: float) -> duckdb.DuckDBPyConnection:
+    while True:
+        try:
+            return _open(layout)
+        except duckdb.Error as error:
+            text = str(error)
+            if "Could not set lock on file" not in text:
+                raise _unreadable(layout, text) from error
+            if time.monotonic() >= deadline:
+                holder = re.search(r"PID (\d+)", text)
+                raise StoreLocked(
+                    f"{layout.database} is open in another program{f' (process {holder[1]})' if holder else ''}. "
+                    "Close it there and try again; recording goes on meanwhile and nothing is lost."
+                ) from error
+        time.sleep(RETRY_S)  # there is nothing to wait on: the lock is another program's
+
+
+def _open(layout: Layout) -> duckdb.DuckDBPyConnection:
+    config: dict[str, Any] = {
+        "storage_compatibility_version": STORAGE_VERSION,
+        "autoinstall_known_extensions": False,
+        "autoload_known_extensions": False,
+    }
+    connection = duckdb.connect(str(layout.database), config=config)
+    try:
+        _require_schema(connection, layout)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _require_schema(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
+    tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
+    if not tables:
+        _create(connection)
+        return
+    if "schema_version" not in tables:
+        raise NotAStore(
+            f"{layout.database} is a database of something else. Name the folder that agenttrace recorded into."
+        )
+    row = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    version = row[0] if row and row[0] is not None else 0
+    if version > SCHEMA_VERSION:
+        raise NewerSchema(
+            f"{layout.folder} was written by a newer agenttrace (schema {version}, this one knows {SCHEMA_VERSION}). "
+            "Upgrade agenttrace to read it; nothing was changed."
+        )
+
+
+def _create(connection: duckdb.DuckDBPyConnection) -> None:
+    from importlib.metadata import version
+
+    connection.execute("BEGIN")
+    connection.execute(SCHEMA)
+    connection.execute("INSERT INTO schema_version VALUES (?, ?)", [SCHEMA_VERSION, version("agenttrace-lab")])
+    connection.execute("COMMIT")
+
+
+def _unreadable(layout: Layout, text: str) -> NotAStore | StoreUnwritable | NewerSchema:
+    first_line = text.splitlines()[0]
+    if "Permission denied" in text or "read-only" in text.lower():
+        return StoreUnwritable(f"{layout.database} cannot be written: {first_line} Make the folder writable, or copy it.")
+    if "version number" in text:
+        return NewerSchema(
+            f"{layout.database} was written by a newer DuckDB than the one installed here. "
+            "Upgrade duckdb to read it; nothing was changed."
+        )
+    return NotAStore(
+        f"{layout.database} cannot be read as a database: {first_line} "
+        "Move the file away and keep it; what is still in the journal is merged into a new one."
+    )

@@ -1,0 +1,66 @@
+"""The files of a store: where they lie, and whether a path holds a store at all."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from agenttrace.errors import NotAStore, StoreNotFound, StoreUnwritable
+
+DEFAULT_FOLDER = ".agenttrace"
+
+
+def store_path(path: str | os.PathLike[str] | None) -> Path:
+    """The folder of the store that was named, else `$AGENTTRACE_STORE`, else `./.agenttrace`."""
+    return Path(path or os.environ.get("AGENTTRACE_STORE") or DEFAULT_FOLDER).absolute()
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A store's folder and what lies in it."""
+
+    folder: Path
+
+    @property
+    def database(self) -> Path:
+        return self.folder / "traces.duckdb"
+
+    @property
+    def journal(self) -> Path:
+        return self.folder / "journal"
+
+    @property
+    def merge_lock(self) -> Path:
+        return self.folder / "merge.lock"
+
+    def create(self) -> None:
+        """Make the folder, readable by its owner alone, and keep it out of version control."""
+        try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self.journal.mkdir(mode=0o700, exist_ok=True)
+            ignore = self.folder / ".gitignore"
+            if not ignore.exists():
+                ignore.write_text("*\n")
+        except OSError as error:
+            raise StoreUnwritable(
+                f"The store {self.folder} cannot be written: {error.strerror or error}. "
+                "Name a folder you may write with --store, store=… or $AGENTTRACE_STORE."
+            ) from error
+
+    def require(self) -> None:
+        """Raise unless a store is here."""
+        if self.folder.is_file():
+            raise NotAStore(
+                f"{self.folder} is a file, and a store is a folder. Name the folder that agenttrace recorded into."
+            )
+        if not self.folder.is_dir():
+            raise StoreNotFound(
+                f"There is no store at {self.folder}. "
+                "Record one with 'agenttrace run your_script.py', or name another with --store."
+            )
+        if not self.database.exists() and not self.journal.is_dir():
+            raise NotAStore(
+                f"{self.folder} holds neither a database nor a journal of agenttrace. "
+                "Name the folder that agenttrace recorded into."
+            )

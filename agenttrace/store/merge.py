@@ -1,0 +1,178 @@
+"""Moves what journals hold into the database, exactly once.
+
+Whole lines of every segment, those of running processes included, and a ledger row that says how far each was read go in
+in one transaction. A segment is removed after the checkpoint, and only when its process is done with it.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO
+
+import duckdb
+import orjson
+
+from agenttrace.store.journal import SUFFIX, is_complete
+from agenttrace.store.layout import Layout
+from agenttrace.store.rows import TABLES, table_of
+
+BATCH_BYTES = 64 << 20
+"""How much is merged in one transaction."""
+
+UNIQUE_ON = {"contents": "hash", "links": "hash", "span_starts": "span_id"}
+"""Rows that may be written more than once and are kept once."""
+
+LATEST_BY = {"runs": "run_id", "counters": "process"}
+"""Rows that are written again when they change; the last one counts."""
+
+
+@dataclass(slots=True)
+class Slice:
+    """What one segment has that the database has not."""
+
+    path: Path
+    offset: int
+    end: int = 0
+    records: int = 0
+    damaged: int = 0
+    complete: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeResult:
+    records: int = 0
+    damaged: int = 0
+    """Lines that could not be read: torn by a kill, or damaged on disk."""
+
+
+@dataclass(slots=True)
+class _Batch:
+    """Rows by table, in files that DuckDB reads in one go (58,000 rows/s; row by row it takes 300)."""
+
+    folder: Path
+    files: dict[str, BinaryIO] = field(default_factory=dict)
+
+    def add(self, table: str, line: bytes) -> None:
+        if table not in self.files:
+            self.files[table] = open(self.folder / f"{table}.ndjson", "wb")  # noqa: SIM115  # closed by load
+        self.files[table].write(line)
+
+    def load(self, connection: duckdb.DuckDBPyConnection) -> None:
+        for table, file in self.files.items():
+            file.close()
+            load_rows(connection, table, Path(file.name))
+
+
+def merge(layout: Layout, connection: duckdb.DuckDBPyConnection) -> MergeResult:
+    """Merge all that the journals hold now. The caller holds the merge lock."""
+    total = MergeResult()
+    for slices in _batches(list(_slices(layout, connection))):
+        result = _merge_batch(connection, slices)
+        total = MergeResult(records=total.records + result.records, damaged=total.damaged + result.damaged)
+    return total
+
+
+def _slices(layout: Layout, connection: duckdb.DuckDBPyConnection) -> Iterator[Slice]:
+    ledger: dict[str, int] = dict(connection.execute("SELECT segment, merged_bytes FROM segments").fetchall())
+    for path in sorted(layout.journal.glob(f"*{SUFFIX}")):
+        # Asked before the size is read: what a finished process wrote is all there.
+        complete = is_complete(path)
+        offset = ledger.get(path.name, 0)
+        if complete or path.stat().st_size > offset:
+            yield Slice(path, offset, complete=complete)
+
+
+def _batches(slices: list[Slice]) -> Iterator[list[Slice]]:
+    batch: list[Slice] = []
+    size = 0
+    for piece in slices:
+        batch.append(piece)
+        size += piece.path.stat().st_size - piece.offset
+        if size >= BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _merge_batch(connection: duckdb.DuckDBPyConnection, slices: list[Slice]) -> MergeResult:
+    with tempfile.TemporaryDirectory(prefix="agenttrace-merge-") as folder:
+        batch = _Batch(Path(folder))
+        for piece in slices:
+            _read(piece, batch)
+        connection.execute("BEGIN")
+        try:
+            batch.load(connection)
+            for piece in slices:
+                _note(connection, piece)
+            connection.execute("COMMIT")
+        except BaseException:
+            connection.execute("ROLLBACK")
+            raise
+    connection.execute("CHECKPOINT")
+    for piece in slices:
+        if piece.complete:
+            piece.path.unlink(missing_ok=True)
+    return MergeResult(records=sum(s.records for s in slices), damaged=sum(s.damaged for s in slices))
+
+
+def _read(piece: Slice, batch: _Batch) -> None:
+    with open(piece.path, "rb") as file:
+        file.seek(piece.offset)
+        data = file.read()
+    whole = data.rfind(b"\n") + 1
+    piece.end = piece.offset + whole
+    if piece.complete and whole < len(data):
+        piece.damaged += 1  # the line a killed process was writing
+    for line in data[:whole].splitlines(keepends=True):
+        try:
+            table = table_of(orjson.loads(line))
+        except orjson.JSONDecodeError:
+            table = None
+        if table is None:
+            piece.damaged += 1
+        else:
+            batch.add(table, line)
+            piece.records += 1
+
+
+def _note(connection: duckdb.DuckDBPyConnection, piece: Slice) -> None:
+    connection.execute(
+        """
+        INSERT INTO segments
+        SELECT $name, $end, $records + coalesce(sum(records), 0), $damaged + coalesce(sum(damaged), 0)
+        FROM segments WHERE segment = $name
+        """,
+        {"name": piece.path.name, "end": piece.end, "records": piece.records, "damaged": piece.damaged},
+    )
+    connection.execute(
+        "DELETE FROM segments WHERE segment = $name AND merged_bytes < $end",
+        {"name": piece.path.name, "end": piece.end},
+    )
+
+
+def load_rows(connection: duckdb.DuckDBPyConnection, table: str, file: Path) -> None:
+    """Insert the rows of an NDJSON file into `table`, by column name; columns a row lacks are NULL."""
+    assert table in TABLES
+    columns: Mapping[str, str] = {
+        name: kind for name, kind, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall()
+    }
+    names = ", ".join(f'"{name}"' for name in columns)
+    source = f"SELECT {names} FROM read_json($file, format = 'newline_delimited', columns = $columns, "
+    source += "maximum_object_size = 1073741824)"
+    if table in UNIQUE_ON:
+        key = UNIQUE_ON[table]
+        source = f"SELECT DISTINCT ON ({key}) * FROM ({source}) WHERE {key} NOT IN (SELECT {key} FROM {table})"
+    if table in LATEST_BY:
+        key = LATEST_BY[table]
+        source = f"SELECT DISTINCT ON ({key}) * FROM (SELECT *, row_number() OVER () AS n FROM ({source})) ORDER BY n DESC"
+        source = f"SELECT {names} FROM ({source})"
+        connection.execute(
+            f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM read_json($file, "
+            "format = 'newline_delimited', columns = $columns, maximum_object_size = 1073741824))",
+            {"file": str(file), "columns": dict(columns)},
+        )
+    connection.execute(f"INSERT INTO {table} ({names}) {source}", {"file": str(file), "columns": dict(columns)})

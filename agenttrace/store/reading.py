@@ -1,0 +1,259 @@
+"""Answers about what is stored. Opening a store merges what its journals hold, so an answer is never behind the agents."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import duckdb
+import orjson
+
+from agenttrace.errors import RunNotFound, TraceNotFound
+from agenttrace.records import CaptureCounters, RunRecord, SpanRecord, TraceSummary, Usage
+from agenttrace.steps import JSON
+from agenttrace.store.content import expand, references
+from agenttrace.store.database import locked_database
+from agenttrace.store.layout import Layout, store_path
+from agenttrace.store.merge import merge
+from agenttrace.store.rows import Row, run_from_row, span_from_row, unfinished_from_row
+
+JSON_COLUMNS = ("settings", "metadata", "input", "output", "events", "server_parts", "server_report", "tags", "headers")
+
+LIST_TRACES = """
+WITH roots AS (
+    SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id FROM spans
+    UNION ALL
+    SELECT trace_id, span_id, run_id, name, 'unfinished', start_ns, NULL, parent_id FROM span_starts
+    WHERE span_id NOT IN (SELECT span_id FROM spans)
+),
+traces AS (
+    SELECT
+        trace_id,
+        min_by(run_id, (parent_id IS NOT NULL, start_ns)) AS run_id,
+        min_by(name, (parent_id IS NOT NULL, start_ns)) AS name,
+        min_by(state, (parent_id IS NOT NULL, start_ns)) AS state,
+        min(start_ns) AS start_ns,
+        CASE WHEN count(*) = count(end_ns) THEN max(end_ns) END AS end_ns,
+        count(*) AS spans
+    FROM roots
+    GROUP BY trace_id
+    ORDER BY start_ns DESC
+    LIMIT $limit
+)
+SELECT
+    traces.*,
+    runs.name AS run,
+    sum(input_tokens) AS input,
+    sum(output_tokens) AS output,
+    sum(cached_tokens) AS cached,
+    sum(cache_written_tokens) AS cache_written,
+    sum(reasoning_tokens) AS reasoning,
+    sum(total_tokens) AS total
+FROM traces
+LEFT JOIN runs USING (run_id)
+LEFT JOIN spans ON spans.trace_id = traces.trace_id AND spans.kind = 'model'
+GROUP BY ALL
+ORDER BY start_ns DESC, trace_id
+"""
+
+ALL = 1 << 62
+"""A limit that limits nothing."""
+
+
+def open_store(path: str | os.PathLike[str] | None = None) -> Store:
+    """Open the store at `path` (default `$AGENTTRACE_STORE`, else `./.agenttrace`) for reading.
+
+    Raises:
+        StoreNotFound: nothing is there; nothing is created.
+        NotAStore: something else is there.
+    """
+    layout = Layout(store_path(path))
+    layout.require()
+    return Store(layout)
+
+
+class Store:
+    """Runs, traces and spans of one store. Each answer opens the database and closes it again, so no one is kept out."""
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+
+    def __enter__(self) -> Store:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Nothing is held open between answers."""
+
+    def runs(self, limit: int | None = None) -> tuple[RunRecord, ...]:
+        """Newest first."""
+        with self._connection() as connection:
+            rows = _rows(connection, "SELECT * FROM runs ORDER BY start_ns DESC, run_id LIMIT $limit", limit=limit or ALL)
+        return tuple(run_from_row(row) for row in rows)
+
+    def run(self, ref: str) -> RunRecord:
+        """A run by id, by the beginning of one, or by name (then the latest). `RunNotFound` lists what there is."""
+        with self._connection() as connection:
+            rows = _rows(
+                connection,
+                """
+                SELECT * FROM runs WHERE run_id = $ref OR name = $ref OR starts_with(run_id, $ref)
+                ORDER BY run_id = $ref DESC, name = $ref DESC, start_ns DESC
+                """,
+                ref=ref,
+            )
+            exact = [row for row in rows if ref in (row["run_id"], row["name"])]
+            if not exact and len(rows) != 1:
+                names = connection.execute("SELECT DISTINCT name FROM runs ORDER BY name LIMIT 8").fetchall()
+                raise RunNotFound(_not_found("run", ref, len(rows), [name for (name,) in names], "list --runs"))
+        return run_from_row((exact or rows)[0])
+
+    def traces(self, limit: int | None = None) -> tuple[TraceSummary, ...]:
+        """Newest first, with the tokens of their model calls; a count that no call reported is None."""
+        with self._connection() as connection:
+            rows = _rows(connection, LIST_TRACES, limit=limit or ALL)
+        usage = tuple(Usage.__dataclass_fields__)
+        return tuple(
+            TraceSummary(
+                **{key: row[key] for key in ("trace_id", "run_id", "name", "state", "start_ns", "end_ns", "spans")},
+                run=row["run"] or row["run_id"],
+                usage=Usage(**{name: None if row[name] is None else int(row[name]) for name in usage}),
+            )
+            for row in rows
+        )
+
+    def trace(self, ref: str) -> tuple[SpanRecord, ...]:
+        """The spans of a trace in start order, by its id, the beginning of one, or `last`."""
+        with self._connection() as connection:
+            return self._spans(connection, "trace_id", _trace_id(connection, ref))
+
+    def run_spans(self, run_id: str) -> tuple[SpanRecord, ...]:
+        """All spans of a run in start order."""
+        with self._connection() as connection:
+            return self._spans(connection, "run_id", run_id)
+
+    def counters(self) -> tuple[CaptureCounters, ...]:
+        """What each process could not record."""
+        with self._connection() as connection:
+            rows = _rows(connection, "SELECT * EXCLUDE (at_ns) FROM counters ORDER BY at_ns")
+        return tuple(CaptureCounters(**row) for row in rows)
+
+    def damaged_lines(self) -> int:
+        """Journal lines that could not be read."""
+        with self._connection() as connection:
+            row = connection.execute("SELECT coalesce(sum(damaged), 0) FROM segments").fetchone()
+        return int(row[0]) if row else 0
+
+    @contextmanager
+    def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
+        with locked_database(self._layout) as connection:
+            merge(self._layout, connection)
+            yield connection
+
+    def _spans(
+        self, connection: duckdb.DuckDBPyConnection, column: Literal["trace_id", "run_id"], value: str
+    ) -> tuple[SpanRecord, ...]:
+        finished = _rows(connection, f"SELECT * FROM spans WHERE {column} = $value", value=value)
+        unfinished = _rows(
+            connection,
+            f"SELECT * FROM span_starts WHERE {column} = $value AND span_id NOT IN (SELECT span_id FROM spans)",
+            value=value,
+        )
+        _expand(connection, [*finished, *unfinished])
+        keys = f"SELECT trace_id, span_id FROM spans WHERE {column} = $value"
+        phases = _by_span(connection, f"SELECT * FROM phases WHERE (trace_id, span_id) IN ({keys})", value)
+        attempts = _by_span(
+            connection, f"SELECT * FROM attempts WHERE (trace_id, span_id) IN ({keys}) ORDER BY ordinal", value
+        )
+        spans = [span_from_row(row, phases[row["span_id"]], attempts[row["span_id"]]) for row in finished]
+        spans += [unfinished_from_row(row) for row in unfinished]
+        return tuple(sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None, span.span_id)))
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> list[dict[str, Any]]:
+    cursor = connection.execute(query, parameters)
+    names = [column[0] for column in cursor.description or ()]
+    rows = [dict(zip(names, values, strict=True)) for values in cursor.fetchall()]
+    for row in rows:
+        for name in JSON_COLUMNS:
+            if isinstance(row.get(name), str):
+                row[name] = orjson.loads(row[name])
+    return rows
+
+
+def _by_span(connection: duckdb.DuckDBPyConnection, query: str, value: str) -> Mapping[str, list[Row]]:
+    grouped: dict[str, list[Row]] = defaultdict(list)
+    for row in _rows(connection, query, value=value):
+        grouped[row["span_id"]].append(row)
+    return grouped
+
+
+def _expand(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
+    """Put content back in place of the references in `input`, `output` and `metadata`."""
+    columns = ("input", "output", "metadata")
+    wanted = {reference for row in rows for column in columns for reference in references(row.get(column))}
+    chains = _chains(connection, [digest for kind, digest in wanted if kind == "chain"])
+    hashes = {digest for kind, digest in wanted if kind == "content"}.union(*chains.values())
+    contents: dict[str, JSON] = {
+        digest: orjson.loads(body)
+        for digest, body in connection.execute(
+            "SELECT hash, body FROM contents WHERE hash IN (SELECT unnest($hashes))", {"hashes": list(hashes)}
+        ).fetchall()
+    }
+    for row in rows:
+        for column in columns:
+            if row.get(column) is not None:
+                row[column] = expand(row[column], contents, chains)
+
+
+def _chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) -> dict[str, list[str]]:
+    """The items' hashes of each chain, by its last link."""
+    links: dict[str, tuple[str | None, str]] = {
+        digest: (prefix, item)
+        for digest, prefix, item in connection.execute(
+            """
+            SELECT hash, prefix, item FROM links
+            WHERE root IN (SELECT root FROM links WHERE hash IN (SELECT unnest($last)))
+            """,
+            {"last": last_links},
+        ).fetchall()
+    }
+    chains = {}
+    for last in last_links:
+        items: list[str] = []
+        link: str | None = last
+        while link is not None and link in links:
+            link, item = links[link]
+            items.append(item)
+        chains[last] = items[::-1]
+    return chains
+
+
+def _trace_id(connection: duckdb.DuckDBPyConnection, ref: str) -> str:
+    if ref == "last":
+        rows = connection.execute(
+            "SELECT trace_id FROM (FROM spans UNION ALL BY NAME FROM span_starts) "
+            "GROUP BY trace_id ORDER BY min(start_ns) DESC LIMIT 1"
+        ).fetchall()
+        if not rows:
+            raise TraceNotFound(
+                "The store holds no trace yet. Record one with 'agenttrace run your_script.py' and try again."
+            )
+        return str(rows[0][0])
+    rows = connection.execute(
+        "SELECT DISTINCT trace_id FROM (SELECT trace_id FROM spans UNION ALL SELECT trace_id FROM span_starts) "
+        "WHERE starts_with(trace_id, $ref) LIMIT 2",
+        {"ref": ref.lower()},
+    ).fetchall()
+    if not ref or len(rows) != 1:
+        raise TraceNotFound(_not_found("trace", ref, len(rows), [], "list"))
+    return str(rows[0][0])
+
+
+def _not_found(what: str, ref: str, found: int, names: Sequence[str], command: str) -> str:
+    if found > 1:
+        return f"More than one {what} begins with '{ref}'. Give more of its id: 'agenttrace {command}' lists them."
+    known = f" There are: {', '.join(names)}." if names else ""
+    return f"There is no {what} '{ref}' in the store.{known} 'agenttrace {command}' lists them."

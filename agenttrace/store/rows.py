@@ -1,0 +1,156 @@
+"""Records to rows of the schema and back. A row is an object under the schema's column names, with `r` naming its table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from agenttrace.records import (
+    AttemptRecord,
+    CaptureCounters,
+    ErrorRecord,
+    EventRecord,
+    Marks,
+    PhaseTiming,
+    RunRecord,
+    SettingValue,
+    SpanRecord,
+    Usage,
+)
+from agenttrace.steps import JSON
+
+Row = Mapping[str, Any]
+Intern = Callable[[JSON], JSON]
+
+USAGE_COLUMNS = {
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_tokens",
+    "cache_written": "cache_written_tokens",
+    "reasoning": "reasoning_tokens",
+    "total": "total_tokens",
+}
+MARK_COLUMNS = tuple(Marks.__dataclass_fields__)
+ATTEMPT_COLUMNS = tuple(AttemptRecord.__dataclass_fields__)
+PHASE_COLUMNS = tuple(PhaseTiming.__dataclass_fields__)
+
+
+def run_row(run: RunRecord) -> Row:
+    return {"r": "runs", **{name: getattr(run, name) for name in RunRecord.__dataclass_fields__}}
+
+
+def counters_row(counters: CaptureCounters, at_ns: int) -> Row:
+    values = {name: getattr(counters, name) for name in CaptureCounters.__dataclass_fields__}
+    return {"r": "counters", "at_ns": at_ns, **values}
+
+
+def start_row(span: SpanRecord, intern: Intern) -> Row:
+    return {
+        "r": "span_starts",
+        **{name: getattr(span, name) for name in START_COLUMNS},
+        "tags": list(span.tags),
+        "metadata": intern(span.metadata),
+        "input": intern(span.input),
+    }
+
+
+START_COLUMNS = ("trace_id", "span_id", "parent_id", "run_id", "kind", "name", "start_ns", "call_site")
+
+
+def span_rows(span: SpanRecord, intern: Intern) -> Iterator[Row]:
+    """The rows of a finished span: itself, its phases, its attempts."""
+    row = dict(start_row(span, intern))
+    row |= {
+        "r": "spans",
+        "state": span.state,
+        "end_ns": span.end_ns,
+        "attempt": span.attempt,
+        "model_requested": _setting_text(span, "model.requested"),
+        "model_served": _setting_text(span, "model.served"),
+        "finish_reason": span.finish_reason,
+        "settings": {
+            key: {"value": setting.value, "voice": setting.voice, "source": setting.source}
+            for key, setting in span.settings.items()
+        },
+        "output": intern(span.output),
+        "events": [{"name": event.name, "at_ns": event.at_ns, "data": event.data} for event in span.events],
+        "error_type": span.error.type if span.error else None,
+        "error_message": span.error.message if span.error else None,
+        "notes": list(span.notes),
+        "server_parts": span.server_parts_ns,
+        "server_report": span.server_report,
+    }
+    if span.usage:
+        row |= {column: getattr(span.usage, name) for name, column in USAGE_COLUMNS.items()}
+    if span.marks:
+        row |= {name: getattr(span.marks, name) for name in MARK_COLUMNS}
+    yield row
+    key = {"trace_id": span.trace_id, "span_id": span.span_id}
+    for phase in span.phases:
+        yield {"r": "phases", **key, **{name: getattr(phase, name) for name in PHASE_COLUMNS}}
+    for ordinal, attempt in enumerate(span.attempts, 1):
+        yield {"r": "attempts", **key, "ordinal": ordinal, **{name: getattr(attempt, name) for name in ATTEMPT_COLUMNS}}
+
+
+def _setting_text(span: SpanRecord, dimension: str) -> str | None:
+    setting = span.settings.get(dimension)
+    return setting.value if setting and isinstance(setting.value, str) else None
+
+
+def run_from_row(row: Row) -> RunRecord:
+    return RunRecord(
+        **{**{name: row[name] for name in RunRecord.__dataclass_fields__}, "tags": row["tags"] or {}},
+    )
+
+
+def span_from_row(row: Row, phases: Sequence[Row], attempts: Sequence[Row]) -> SpanRecord:
+    """A finished span. JSON columns hold values, not text, with references expanded."""
+    is_model = row["kind"] in ("model", "embedding")
+    error = ErrorRecord(type=row["error_type"], message=row["error_message"] or "") if row["error_type"] else None
+    return SpanRecord(
+        **{name: row[name] for name in START_COLUMNS},
+        state=row["state"],
+        end_ns=row["end_ns"],
+        attempt=row["attempt"] or 1,
+        input=row["input"],
+        output=row["output"],
+        finish_reason=row["finish_reason"],
+        settings={key: SettingValue(**value) for key, value in (row["settings"] or {}).items()},
+        usage=Usage(**{name: row[column] for name, column in USAGE_COLUMNS.items()}) if is_model else None,
+        metadata=row["metadata"] or {},
+        tags=tuple(row["tags"] or ()),
+        phases=tuple(PhaseTiming(**{name: phase[name] for name in PHASE_COLUMNS}) for phase in phases),
+        server_parts_ns=row["server_parts"] or {},
+        marks=Marks(**{name: row[name] for name in MARK_COLUMNS}) if is_model else None,
+        attempts=tuple(_attempt(attempt) for attempt in attempts),
+        events=tuple(EventRecord(**event) for event in row["events"] or ()),
+        error=error,
+        notes=tuple(row["notes"] or ()),
+        server_report=row["server_report"],
+    )
+
+
+def unfinished_from_row(row: Row) -> SpanRecord:
+    return SpanRecord(
+        **{name: row[name] for name in START_COLUMNS},
+        state="unfinished",
+        end_ns=None,
+        input=row["input"],
+        metadata=row["metadata"] or {},
+        tags=tuple(row["tags"] or ()),
+    )
+
+
+def _attempt(row: Row) -> AttemptRecord:
+    values = {name: row[name] for name in ATTEMPT_COLUMNS}
+    return AttemptRecord(**{**values, "host": row["host"] or "", "headers": row["headers"] or {}})
+
+
+def table_of(row: object) -> str | None:
+    """The table that a line of a journal belongs to; None if it is no row."""
+    table = row.get("r") if isinstance(row, dict) else None
+    return cast(str, table) if table in TABLES else None
+
+
+TABLES = ("runs", "spans", "span_starts", "phases", "attempts", "contents", "links", "counters")
+

@@ -1,0 +1,222 @@
+"""The writer thread: takes facts off the agent's hands, builds records from them, and appends them to the journal (D3, D5)."""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import weakref
+from collections import deque
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import TYPE_CHECKING, TypeAlias
+
+import orjson
+
+from agenttrace import clock
+from agenttrace.errors import AgentTraceError
+from agenttrace.records import CaptureCounters, RunRecord, SpanRecord
+from agenttrace.spans.record import span_record
+from agenttrace.steps import Step
+from agenttrace.store.content import ContentWriter
+from agenttrace.store.journal import Journal, process_name
+from agenttrace.store.layout import Layout
+from agenttrace.store.rows import Row, counters_row, run_row, span_rows, start_row
+
+if TYPE_CHECKING:
+    from opentelemetry.sdk.trace.export import SpanExporter
+
+Item: TypeAlias = Callable[[], Step | RunRecord]
+
+FLUSH_S = 0.02
+"""How long the writer lets facts gather before it takes them: with building and writing, under 50 ms in all."""
+
+SEAL_CHECK_S = 5.0
+MAX_QUEUE = 100_000
+"""Facts waiting; more are dropped and counted. A fact holds references, so this bounds memory, not time."""
+
+MAX_BATCH = 2_000
+
+log = logging.getLogger("agenttrace")
+
+
+class Writer:
+    """A `StepSink` that records into one store. `put` appends to a queue; one thread does the rest."""
+
+    def __init__(self, layout: Layout, runs: Mapping[str, RunRecord]) -> None:
+        self._layout = layout
+        self._runs = runs
+        self._exporters: list[SpanExporter] = []
+        self._start_afresh()
+        if hasattr(os, "register_at_fork"):
+            self_reference = weakref.ref(self)
+            os.register_at_fork(after_in_child=lambda: _after_fork(self_reference()))
+
+    def _start_afresh(self) -> None:
+        self._process = process_name()
+        self._queue: deque[Item] = deque()
+        self._wake = threading.Event()
+        self._idle = threading.Condition()
+        self._closing = False
+        self._thread: threading.Thread | None = None
+        self._journal: Journal | None = None
+        self._rows: list[Row] = []
+        self._content = ContentWriter(self._rows.append)
+        self._known_runs: set[str] = set()
+        self._capture_errors = 0
+        self._dropped = 0
+        self._last_error: str | None = None
+        self._counted: tuple[int, int] | None = None
+        self._taken = 0
+
+    def put(self, fact: Item) -> None:
+        if len(self._queue) >= MAX_QUEUE:
+            self._dropped += 1
+            return
+        self._queue.append(fact)
+        if self._thread is None:
+            self._start_thread()
+        if not self._wake.is_set():
+            self._wake.set()
+
+    def count_error(self, error: BaseException) -> None:
+        """Count, and log the first one: an agent's log is not ours to fill."""
+        self._capture_errors += 1
+        self._last_error = f"{type(error).__name__}: {error}"[:500]
+        if self._capture_errors == 1:
+            log.warning("agenttrace could not record a step (%s). 'agenttrace doctor' counts them.", self._last_error)
+
+    def add_exporter(self, exporter: SpanExporter) -> None:
+        self._exporters.append(exporter)
+
+    def flush(self, timeout_s: float = 5.0) -> None:
+        """Wait until all that was put before is written, at most `timeout_s`."""
+        wanted = self._taken + len(self._queue)
+        if self._thread is not None and self._thread.is_alive() and threading.current_thread() is not self._thread:
+            with self._idle:
+                self._idle.wait_for(lambda: self._taken >= wanted or not self._queue, timeout_s)
+
+    def close(self) -> None:
+        """Write what is left, say what was not recorded, and let go of the segment."""
+        self._closing = True
+        self._wake.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5.0)
+        if self._thread is None or not self._thread.is_alive():
+            while self._queue:
+                self._write_batch()
+            if self._journal:
+                self._journal.seal()
+
+    def _start_thread(self) -> None:
+        thread = threading.Thread(target=self._work, name="agenttrace-writer", daemon=True)
+        self._thread = thread
+        try:
+            thread.start()
+        except RuntimeError:  # the interpreter is going down: `close` writes what is queued
+            self._thread = None
+
+    def _work(self) -> None:
+        gather = threading.Event()
+        while not self._closing:
+            self._wake.wait(SEAL_CHECK_S)
+            self._wake.clear()
+            if not self._closing:
+                gather.wait(FLUSH_S)
+            while self._queue:
+                self._write_batch()
+            if self._journal:
+                self._journal.seal_if_due()
+            with self._idle:
+                self._idle.notify_all()
+
+    def _write_batch(self) -> None:
+        facts = list(islice(self._queue, MAX_BATCH))
+        spans: list[SpanRecord] = []
+        for fact in facts:
+            try:
+                self._add(fact(), spans)
+            except Exception as error:
+                self.count_error(error)
+        self._append()
+        self._export(spans)
+        # Only now: whoever waits for the queue to be empty waits for the disk.
+        for _ in facts:
+            self._queue.popleft()
+        self._taken += len(facts)
+
+    def _add(self, item: Step | RunRecord, spans: list[SpanRecord]) -> None:
+        if isinstance(item, RunRecord):
+            self._known_runs.add(item.run_id)
+            self._rows.append(run_row(item))
+            return
+        if item.run_id not in self._known_runs and item.run_id in self._runs:
+            self._known_runs.add(item.run_id)
+            self._rows.append(run_row(self._runs[item.run_id]))
+        span = span_record(item)
+        if span.end_ns is None:
+            self._rows.append(start_row(span, self._content.intern))
+            return
+        # Into a list of its own first: a span whose rows cannot all be made is not written in part.
+        self._rows.extend(list(span_rows(span, self._content.intern)))
+        spans.append(span)
+
+    def _append(self) -> None:
+        counted = (self._capture_errors, self._dropped)
+        if counted != self._counted:
+            self._counted = counted
+            self._rows.append(counters_row(self._counters(), clock.wall_ns()))
+        lines = []
+        for row in self._rows:
+            try:
+                lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+            except TypeError as error:
+                self.count_error(error)
+        self._rows.clear()
+        try:
+            if self._journal is None:
+                self._layout.create()
+                self._journal = Journal(self._layout.journal, self._process)
+            self._journal.append(lines)
+        except (OSError, AgentTraceError) as error:
+            self._lost(lines, error)
+
+    def _lost(self, lines: list[bytes], error: Exception) -> None:
+        self._dropped += len(lines)
+        self._last_error = str(error)
+        # The content in those lines is not on disk, so nothing may refer to it as known.
+        self._content = ContentWriter(self._rows.append)
+        self._known_runs.clear()
+        if self._dropped == len(lines):
+            log.warning("agenttrace cannot write to %s (%s). The agent goes on untraced.", self._layout.folder, error)
+
+    def _export(self, spans: list[SpanRecord]) -> None:
+        if not self._exporters or not spans:
+            return
+        from opentelemetry.sdk.resources import Resource
+
+        from agenttrace.spans.otel import readable_spans
+
+        resource = Resource.create({"service.name": "agenttrace"})
+        try:
+            batch = [readable for span in spans for readable in readable_spans(span, resource)]
+            for exporter in self._exporters:
+                exporter.export(batch)
+        except Exception as error:
+            self.count_error(error)
+
+    def _counters(self) -> CaptureCounters:
+        return CaptureCounters(
+            process=self._process,
+            capture_errors=self._capture_errors,
+            dropped=self._dropped,
+            last_error=self._last_error,
+        )
+
+
+def _after_fork(writer: Writer | None) -> None:
+    """A child starts with a segment of its own and without its parent's records."""
+    if writer is not None:
+        if writer._journal is not None:
+            writer._journal.abandon()
+        writer._start_afresh()
