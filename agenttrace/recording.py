@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -108,7 +109,7 @@ def record(
     run = _new_run(name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
     recording = Recording(run.run_id, name, store_path(store))
     writer = _writer(recording.store)
-    writer.put(lambda: run)
+    writer.put(partial(_itself, run))
     _register_hook()
     recording_token = _recording.set(recording)
     hook_token = _hook.set(_hook.get() or AgentTraceHandler())
@@ -119,7 +120,7 @@ def record(
         _recording.reset(recording_token)
         ended = replace(run, end_ns=clock.wall_ns())
         _runs[run.run_id] = ended
-        writer.put(lambda: ended)
+        writer.put(partial(_itself, ended))
         writer.flush()
 
 
@@ -180,6 +181,7 @@ def _unnamed_run() -> str:
     if not _process_run:
         script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
         _process_run.append(_new_run((_process_run_name or [script])[0] or "python").run_id)
+        atexit.register(_end_process_run)  # after the writers' own exit handlers were registered, so before they run
     return _process_run[0]
 
 
@@ -191,6 +193,20 @@ def name_process_run(name: str) -> None:
 def recorded_runs() -> tuple[str, ...]:
     """The ids of the runs that this process has recorded into, oldest first."""
     return tuple(_runs)
+
+
+def _end_process_run() -> None:
+    flush()
+    for run_id in _process_run:
+        ended = _runs[run_id] = replace(_runs[run_id], end_ns=clock.wall_ns())
+        for writer in _writers.values():
+            if writer.knows(run_id):
+                writer.put(partial(_itself, ended))
+
+
+def _itself(run: RunRecord) -> RunRecord:
+    """A run as a fact: the writer takes what builds a record."""
+    return run
 
 
 if hasattr(os, "register_at_fork"):

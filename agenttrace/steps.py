@@ -218,5 +218,8 @@ class StepSink(Protocol):
     def put(self, fact: Fact) -> None:
         """Queue a fact for the writer."""
 
+    def put_unnoticed(self, fact: Fact) -> None:
+        """Queue a fact without waking the writer: for where no lock may be taken."""
+
     def count_error(self, error: BaseException) -> None:
         """Count an exception that capture swallowed."""

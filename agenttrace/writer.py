@@ -31,7 +31,9 @@ Item: TypeAlias = Callable[[], Step | RunRecord]
 FLUSH_S = 0.02
 """How long the writer lets facts gather before it takes them: with building and writing, under 50 ms in all."""
 
-SEAL_CHECK_S = 5.0
+LOOK_S = 0.5
+"""How long the writer sleeps when nothing wakes it."""
+
 MAX_QUEUE = 100_000
 """Facts waiting; more are dropped and counted. A fact holds references, so this bounds memory, not time."""
 
@@ -79,6 +81,14 @@ class Writer:
         if not self._wake.is_set():
             self._wake.set()
 
+    def put_unnoticed(self, fact: Item) -> None:
+        """Queue a fact and take no lock: the writer finds it when it next looks, within `LOOK_S`."""
+        self._queue.append(fact)
+
+    def knows(self, run_id: str) -> bool:
+        """Whether this store has the run."""
+        return run_id in self._known_runs
+
     def count_error(self, error: BaseException) -> None:
         """Count, and log the first one: an agent's log is not ours to fill."""
         self._capture_errors += 1
@@ -119,7 +129,7 @@ class Writer:
     def _work(self) -> None:
         gather = threading.Event()
         while not self._closing:
-            self._wake.wait(SEAL_CHECK_S)
+            self._wake.wait(LOOK_S)
             self._wake.clear()
             if not self._closing:
                 gather.wait(FLUSH_S)
@@ -155,10 +165,10 @@ class Writer:
             self._rows.append(run_row(self._runs[item.run_id]))
         span = span_record(item)
         if span.end_ns is None:
-            self._rows.append(start_row(span, self._content.intern))
+            self._rows.append(start_row(span, self._content))
             return
         # Into a list of its own first: a span whose rows cannot all be made is not written in part.
-        self._rows.extend(list(span_rows(span, self._content.intern)))
+        self._rows.extend(list(span_rows(span, self._content)))
         spans.append(span)
 
     def _append(self) -> None:

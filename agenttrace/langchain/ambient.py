@@ -104,9 +104,12 @@ def running_step_key() -> int | None:
 
 
 def surrounding_span() -> trace.Span:
-    """The span around a step that starts now: the innermost one that is still current, ours or the user's."""
+    """The span around a step that starts now: the innermost one that is still current, ours or the user's.
+
+    Model calls and retrievals have no steps inside them; one that is still ambient was left behind by a call that died.
+    """
     span = trace.get_current_span()
-    while isinstance(span, AmbientSpan) and not span.is_current():
+    while isinstance(span, AmbientSpan) and (span.step.kind in ("model", "retriever") or not span.is_current()):
         span = span.outer
     return span
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
+from io import StringIO
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -17,7 +18,8 @@ from opentelemetry import trace
 from agenttrace import clock
 from agenttrace.langchain import ambient
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
-from agenttrace.langchain.payloads import EndFacts, StartFacts, build, chat_messages, snapshot
+from agenttrace.langchain.payloads import EndFacts, StartFacts, build, chat_messages, error_text, snapshot
+from agenttrace.langchain.vanished import VanishedCalls
 from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
 from agenttrace.transport.tap import install_tap
 
@@ -63,6 +65,7 @@ class CallbackHandler(BaseCallbackHandler):
 
     def __init__(self, steps: OpenSteps, *, transport: bool = True) -> None:
         self._steps = steps
+        self._vanished = VanishedCalls(self._gone)
         self._transport = transport
 
     @property
@@ -101,6 +104,10 @@ class CallbackHandler(BaseCallbackHandler):
             entry = self._steps.get(run_id.int)
             if entry is not None and entry.step.owner is self:
                 _mark(entry.step, clock.monotonic_ns(), token, chunk)
+                if token and type(token) is str:
+                    if entry.partial is None:
+                        entry.partial = StringIO()
+                    entry.partial.write(token)
         except Exception as error:
             self.sink.count_error(error)
 
@@ -162,7 +169,9 @@ class CallbackHandler(BaseCallbackHandler):
         if kind == "tool":
             step.asked_at = _asked_at(step, kwargs.get("tool_call_id"))
         proxy = ambient.enter(step, run_id.int, outer)
-        self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], []))
+        self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], [], self._vanished.watch(run_id)))
+        if kind == "model":
+            self._vanished.watch_task(run_id.int)
         sink.put(partial(build, step, facts, None))
 
     def _open_step(
@@ -205,11 +214,32 @@ class CallbackHandler(BaseCallbackHandler):
             self._steps.mark_interrupted_above(step)
         if step.kind == "model" and state == "ok":
             _note_tool_asks(step, at, payload)
-        facts = EndFacts(at, state, payload, error if state in ("error", "timed_out") else None, tuple(entry.events))
+        failed = error if state in ("error", "timed_out") else None
+        facts = EndFacts(
+            at,
+            state,
+            payload,
+            None if failed is None else type(failed).__name__,
+            None if failed is None else error_text(failed),
+            tuple(entry.events),
+        )
         if step.parent is None:
             step.tool_asks = None
         for sink in entry.sinks:
             sink.put(partial(build, step, entry.start, facts))
+
+
+    def _gone(self, key: int) -> None:
+        """End a step whose call is gone without a word. May run inside garbage collection: no lock, no waiting."""
+        entry = self._steps.get(key)
+        if entry is None or entry.step.owner is not self:
+            return
+        self._steps.pop(key)
+        state: State = "cancelled" if entry.step.first_byte is None else "abandoned"
+        text = None if entry.partial is None else entry.partial.getvalue()
+        facts = EndFacts(clock.monotonic_ns(), state, text, events=tuple(entry.events))
+        for sink in entry.sinks:
+            sink.put_unnoticed(partial(build, entry.step, entry.start, facts))
 
 
 def _chain_kind(kwargs: Mapping[str, Any]) -> Kind:

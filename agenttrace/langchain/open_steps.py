@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
+from io import StringIO
 from typing import Any
 from uuid import UUID
 
@@ -26,6 +27,10 @@ class Entry:
     sinks: list[StepSink]
     """Who records it: more than one when handlers of several stores see the same step."""
     events: list[tuple[str, int, Any]]
+    watch: object = None
+    """Held as long as the step is open: says when its call is gone."""
+    partial: StringIO | None = None
+    """The text that a stream brought so far: all there is, if nobody ends it."""
     interrupted: bool = False
     """An interrupt was raised below it: the graph pauses here, which is no error and no completion."""
 

@@ -16,6 +16,8 @@ from agenttrace.langchain.messages import generations, plain
 from agenttrace.steps import JSON, Attempt, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
 from agenttrace.transport.bodies import finish_attempt
 
+MAX_ERROR_TEXT = 20_000
+
 RETRY_TAG = "retry:attempt:"
 IN_PROCESS = ("huggingface-pipeline", "llamacpp", "llama-cpp", "chat-huggingface-pipeline")
 """`ls_provider` or model types whose engine runs inside this process."""
@@ -41,7 +43,9 @@ class EndFacts:
     """Monotonic nanoseconds."""
     state: State
     payload: Any = None
-    error: BaseException | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    """As text: the exception itself would keep the frames of the call alive, and with them what tells that it is gone."""
     events: tuple[tuple[str, int, Any], ...] = field(default=())
 
 
@@ -89,18 +93,17 @@ def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str
             "state": end.state,
             "end_ns": at(end.at),
             "output": plain(end.payload) if step.kind != "model" else None,
-            "error_type": type(end.error).__name__ if end.error is not None else None,
-            "error_message": _error_text(end.error),
+            "error_type": end.error_type,
+            "error_message": end.error_message,
             "events": tuple((name, at(moment), plain(data)) for name, moment, data in end.events),
         }
     return common
 
 
-def _error_text(error: BaseException | None) -> str | None:
-    if error is None:
-        return None
+def error_text(error: BaseException) -> str:
+    """What an exception says of itself; an exception may raise when asked."""
     try:
-        return str(plain(str(error)))
+        return str(error)[:MAX_ERROR_TEXT].encode("utf-8", "backslashreplace").decode()
     except Exception:
         return "the error's own text could not be read"
 
@@ -123,6 +126,8 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         response = _mapping(plain(result.llm_output))
     if common["output"] is None and result is not None:
         common["output"] = generations(result.generations)
+    elif isinstance(end.payload, str):  # a stream that nobody ended: the text it brought
+        common["output"] = {"role": "assistant", "content": end.payload}
     metadata = start.metadata
     return ModelCall(
         **common,

@@ -87,13 +87,20 @@ class ContentWriter:
             reference["@head"] = [self._content(items[0])]
         return reference
 
+    def whole(self, value: Mapping[str, JSON]) -> JSON:
+        """A reference to the value as it is: for what is small, often made anew, and mostly the same, like settings."""
+        return {"@content": self._write(orjson.dumps(value))} if value else None
+
     def _content(self, value: JSON) -> str:
         known = self._values.get(id(value))
         if known is not None:
             return str(known[1])
-        body = orjson.dumps(value)
-        digest = content_hash(body)
+        digest = self._write(orjson.dumps(value))
         self._values[id(value)] = (value, digest)
+        return digest
+
+    def _write(self, body: bytes) -> str:
+        digest = content_hash(body)
         if digest not in self._written:
             self._written[digest] = True
             self._emit({"r": "contents", "hash": digest, "body": orjson.Fragment(body)})  # a Fragment is spliced in as it is

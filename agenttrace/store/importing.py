@@ -48,9 +48,9 @@ def _write_segment(layout: Layout, runs: Sequence[RunRecord], spans: Sequence[Sp
     content = ContentWriter(rows.append)
     for span in spans:
         if span.state == "unfinished":
-            rows.append(start_row(span, content.intern))
+            rows.append(start_row(span, content))
         else:
-            rows.extend(span_rows(span, content.intern))
+            rows.extend(span_rows(span, content))
     name = f"import-{secrets.token_hex(8)}"
     starting = layout.journal / f"{name}.starting"
     starting.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))

@@ -191,8 +191,8 @@ def _by_span(connection: duckdb.DuckDBPyConnection, query: str, value: str) -> M
 
 
 def _expand(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
-    """Put content back in place of the references in `input`, `output` and `metadata`."""
-    columns = ("input", "output", "metadata")
+    """Put content back in place of the references."""
+    columns = ("input", "output", "metadata", "settings")
     wanted = {reference for row in rows for column in columns for reference in references(row.get(column))}
     chains = _chains(connection, [digest for kind, digest in wanted if kind == "chain"])
     hashes = {digest for kind, digest in wanted if kind == "content"}.union(*chains.values())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from agenttrace.records import (
@@ -17,10 +17,9 @@ from agenttrace.records import (
     SpanRecord,
     Usage,
 )
-from agenttrace.steps import JSON
+from agenttrace.store.content import ContentWriter
 
 Row = Mapping[str, Any]
-Intern = Callable[[JSON], JSON]
 
 USAGE_COLUMNS = {
     "input": "input_tokens",
@@ -44,22 +43,22 @@ def counters_row(counters: CaptureCounters, at_ns: int) -> Row:
     return {"r": "counters", "at_ns": at_ns, **values}
 
 
-def start_row(span: SpanRecord, intern: Intern) -> Row:
+def start_row(span: SpanRecord, content: ContentWriter) -> Row:
     return {
         "r": "span_starts",
         **{name: getattr(span, name) for name in START_COLUMNS},
         "tags": list(span.tags),
-        "metadata": intern(span.metadata),
-        "input": intern(span.input),
+        "metadata": content.intern(span.metadata),
+        "input": content.intern(span.input),
     }
 
 
 START_COLUMNS = ("trace_id", "span_id", "parent_id", "run_id", "kind", "name", "start_ns", "call_site")
 
 
-def span_rows(span: SpanRecord, intern: Intern) -> Iterator[Row]:
+def span_rows(span: SpanRecord, content: ContentWriter) -> Iterator[Row]:
     """The rows of a finished span: itself, its phases, its attempts."""
-    row = dict(start_row(span, intern))
+    row = dict(start_row(span, content))
     row |= {
         "r": "spans",
         "state": span.state,
@@ -68,11 +67,13 @@ def span_rows(span: SpanRecord, intern: Intern) -> Iterator[Row]:
         "model_requested": _setting_text(span, "model.requested"),
         "model_served": _setting_text(span, "model.served"),
         "finish_reason": span.finish_reason,
-        "settings": {
-            key: {"value": setting.value, "voice": setting.voice, "source": setting.source}
-            for key, setting in span.settings.items()
-        },
-        "output": intern(span.output),
+        "settings": content.whole(
+            {
+                key: {"value": setting.value, "voice": setting.voice, "source": setting.source}
+                for key, setting in span.settings.items()
+            }
+        ),
+        "output": content.intern(span.output),
         "events": [{"name": event.name, "at_ns": event.at_ns, "data": event.data} for event in span.events],
         "error_type": span.error.type if span.error else None,
         "error_message": span.error.message if span.error else None,

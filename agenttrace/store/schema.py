@@ -61,7 +61,7 @@ CREATE TABLE spans (
     first_tool_ns        BIGINT,
     last_content_ns      BIGINT,
     chunks               BIGINT,            -- non-empty chunks of a stream; NULL when the call did not stream
-    settings             JSON,              -- dimension to {value, voice, source}
+    settings             JSON,              -- a reference: dimension to {value, voice, source}, stored once
     tags                 VARCHAR[],
     metadata             JSON USING COMPRESSION zstd,
     input                JSON USING COMPRESSION zstd,  -- with references into contents and links

@@ -13,8 +13,9 @@ import orjson
 import pytest
 
 from agenttrace.errors import NewerSchema, NotAStore, RunNotFound, StoreLocked, StoreNotFound, TraceNotFound
-from agenttrace.records import CaptureCounters
+from agenttrace.records import CaptureCounters, SpanRecord
 from agenttrace.store import database
+from agenttrace.store.content import ContentWriter
 from agenttrace.store.importing import import_records
 from agenttrace.store.journal import Journal, is_complete
 from agenttrace.store.layout import Layout
@@ -41,8 +42,12 @@ def journal(layout: Layout) -> Iterator[Journal]:
     journal.seal()
 
 
-def plain_rows(*spans: object) -> list[Row]:
-    return [row for span in spans for row in span_rows(span, lambda value: value)]  # type: ignore[arg-type]  # spans
+def plain_rows(*spans: SpanRecord) -> list[Row]:
+    rows: list[Row] = []
+    content = ContentWriter(rows.append)
+    for span in spans:
+        rows.extend(list(span_rows(span, content)))
+    return rows
 
 
 def test_a_running_process_is_seen(layout: Layout, journal: Journal) -> None:
@@ -87,7 +92,7 @@ def test_a_damaged_line_costs_only_itself(layout: Layout, journal: Journal) -> N
 def test_an_unfinished_step_is_seen_and_later_corrected(layout: Layout, journal: Journal) -> None:
     """A step that started is there as unfinished until its end arrives."""
     span = a_span(1)
-    journal.append(lines(start_row(span, lambda value: value)))
+    journal.append(lines(start_row(span, ContentWriter(lambda _: None))))
     [trace] = open_store(layout.folder).traces()
     assert (trace.state, trace.end_ns) == ("unfinished", None)
     assert open_store(layout.folder).trace("a")[0].state == "unfinished"

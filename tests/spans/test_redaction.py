@@ -1,0 +1,61 @@
+"""Secrets never reach the disk, and nothing else is touched."""
+
+from __future__ import annotations
+
+import pytest
+
+from agenttrace.spans.redaction import scrub, scrub_text
+from agenttrace.steps import JSON
+
+SECRETS = [
+    "sk-abcdefghijklmnop1234",
+    "sk-ant-api03-abcdefghijklmnop",
+    "gsk_abcdefghijklmnop1234",
+    "hf_abcdefghijklmnop1234",
+    "AKIAIOSFODNN7EXAMPLE",
+    "AIzaSyA-1234567890abcdefghijklmnopqrstu",
+    "ghp_abcdefghijklmnopqrstuvwxyz0123456789",
+    "xoxb-1234567890-abcdefghij",
+    "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2lnbmF0dXJl",
+]
+
+
+@pytest.mark.parametrize("secret", SECRETS)
+def test_a_secret_is_known_by_its_shape(secret: str) -> None:
+    """A key in the middle of a text is taken out, and the text around it stays."""
+    assert secret not in scrub_text(f"before {secret} after")
+    assert scrub_text(f"before {secret} after").startswith("before [redacted:")
+    assert scrub_text(f"before {secret} after").endswith("] after")
+
+
+@pytest.mark.parametrize(
+    "key", ["api_key", "OPENAI_API_KEY", "Authorization", "x-api-key", "password", "access_token", "Set-Cookie", "token"]
+)
+def test_a_secret_is_known_by_its_key(key: str) -> None:
+    """What is called a key, token or password is one, whatever it looks like."""
+    assert scrub({"outer": {key: "plain looking"}}) != {"outer": {key: "plain looking"}}
+
+
+@pytest.mark.parametrize("key", ["max_tokens", "total_tokens", "keyboard", "tokenizer", "password_policy", "author"])
+def test_what_only_sounds_like_a_secret_stays(key: str) -> None:
+    """Counts of tokens and the like are no secrets."""
+    assert scrub({key: "300"}) == {key: "300"}
+
+
+def test_a_password_in_a_url_goes_and_the_host_stays() -> None:
+    """A connection string says where, not with what."""
+    text = scrub_text("postgres://me:hunter2@db.example:5432/x")
+    assert "hunter2" not in text
+    assert text.endswith("@db.example:5432/x")
+
+
+def test_the_same_secret_is_the_same_mark() -> None:
+    """Two runs can still be compared for the same key."""
+    assert scrub_text(SECRETS[0]) == scrub_text(SECRETS[0])
+    assert scrub_text(SECRETS[0]) != scrub_text(SECRETS[1])
+
+
+def test_what_holds_no_secret_is_the_same_object() -> None:
+    """Content is known by identity further on, so nothing is copied without need."""
+    value: JSON = {"messages": [{"role": "user", "content": "hello"}], "n": 1, "t": (1, 2)}
+    assert scrub(value) is value
