@@ -3,7 +3,11 @@
 AgentTraceError
 ├── UsageError               exit 2   the command line or an argument is wrong
 │   ├── ScriptNotFound
+│   ├── UnknownDimension              `--changed` names no setting
+│   ├── UnknownCallSite               `--changed` names a call site that neither run has
+│   ├── UndeclarableDimension         `--changed` names what can never differ on purpose
 │   └── InvalidRecord        exit 3   a line of an imported file cannot be read
+├── NoModelCalls             exit 12  a run has nothing that could be compared
 ├── StoreError               exit 3
 │   ├── StoreNotFound
 │   ├── NotAStore
@@ -47,11 +51,36 @@ class ScriptNotFound(UsageError):
     slug = "script-not-found"
 
 
+class UnknownDimension(UsageError):
+    """No setting has the name that was given."""
+
+    slug = "unknown-dimension"
+
+
+class UnknownCallSite(UsageError):
+    """Neither run calls a model at the place that was named."""
+
+    slug = "unknown-call-site"
+
+
+class UndeclarableDimension(UsageError):
+    """What was declared to differ decides what is measured, so it can never be what is tested."""
+
+    slug = "undeclarable-dimension"
+
+
 class InvalidRecord(UsageError):
     """A line of an imported file is not a record; nothing was imported."""
 
     slug = "invalid-record"
     exit_code = 3
+
+
+class NoModelCalls(AgentTraceError):
+    """The run called no model and has no results, so there is nothing to compare."""
+
+    slug = "no-model-calls"
+    exit_code = 12
 
 
 class StoreError(AgentTraceError):

@@ -157,6 +157,11 @@ class SpanRecord:
     server_report: JSON = None
     """The server's own words (usage, timings), so that phases can be read again when semantics are corrected."""
 
+    paused_at: str | None = None
+    """Of an interrupted graph: the checkpoint where it paused."""
+    resumed_from: str | None = None
+    """The checkpoint that the graph went on from: another trace paused there."""
+
     @property
     def duration_ns(self) -> int | None:
         return None if self.end_ns is None else self.end_ns - self.start_ns

@@ -99,6 +99,16 @@ class OpenStep:
     """Of a tool: when the model call that asked for it ended. Monotonic nanoseconds."""
     tool_asks: dict[str, int] | None = None
     """Of a root: tool call id to the end of the model call that asked. Monotonic nanoseconds."""
+    tools_started: set[str] | None = None
+    """Of a root: the ids of the tool calls that became steps."""
+    by_tokens: bool = False
+    """Whether a stream comes as tokens; the same stream may come as events too."""
+    usages: list[Mapping[str, JSON]] | None = None
+    """Token counts that single chunks reported."""
+    paused_at: str | None = None
+    """Of a graph that was interrupted: the checkpoint where it paused."""
+    resumed_from: str | None = None
+    """Of a graph that goes on after an interrupt: the checkpoint where it had paused."""
 
     @property
     def parent_id(self) -> int | None:
@@ -155,6 +165,8 @@ class Step:
     error_message: str | None = None
     events: tuple[tuple[str, int, JSON], ...] = ()
     """(name, nanoseconds since 1970, data)."""
+    paused_at: str | None = None
+    resumed_from: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

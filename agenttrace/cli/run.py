@@ -130,12 +130,13 @@ ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None]
 
 def _without_our_frames(hook: ExceptHook) -> ExceptHook:
     """The hook, given a traceback that begins in the user's program, as `python app.py` would print it."""
-    ours = (str(Path(__file__).parent), runpy.__file__, "<frozen runpy>", sys.argv[0])
+    ours = (str(Path(__file__).parents[1]), runpy.__file__, "<frozen runpy>", os.path.abspath(sys.argv[0]), sys.argv[0])
 
     def show(kind: type[BaseException], error: BaseException, frames: TracebackType | None) -> object:
         shown = frames
         while shown is not None and shown.tb_frame.f_code.co_filename.startswith(ours):
             shown = shown.tb_next
-        return hook(kind, error, shown or frames)
+        # The interpreter's own hook prints what the exception carries, whatever it is given.
+        return hook(kind, error.with_traceback(shown or frames), shown or frames)
 
     return show

@@ -6,6 +6,7 @@ On the agent's thread a callback costs ids, a clock reading, references and a qu
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
 from io import StringIO
@@ -17,6 +18,8 @@ from opentelemetry import trace
 
 from agenttrace import clock
 from agenttrace.langchain import ambient
+from agenttrace.langchain.chunks import mark_chunk, mark_event
+from agenttrace.langchain.missing_tools import never_started, note_asked, note_started
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
 from agenttrace.langchain.payloads import EndFacts, StartFacts, build, chat_messages, error_text, snapshot
 from agenttrace.langchain.vanished import VanishedCalls
@@ -67,6 +70,7 @@ class CallbackHandler(BaseCallbackHandler):
         self._steps = steps
         self._vanished = VanishedCalls(self._gone)
         self._transport = transport
+        become_graph_aware(self)
 
     @property
     def sink(self) -> StepSink:
@@ -103,11 +107,19 @@ class CallbackHandler(BaseCallbackHandler):
         try:
             entry = self._steps.get(run_id.int)
             if entry is not None and entry.step.owner is self:
-                _mark(entry.step, clock.monotonic_ns(), token, chunk)
+                mark_chunk(entry.step, clock.monotonic_ns(), token, chunk)
                 if token and type(token) is str:
                     if entry.partial is None:
                         entry.partial = StringIO()
                     entry.partial.write(token)
+        except Exception as error:
+            self.sink.count_error(error)
+
+    def on_stream_event(self, event: Any, *, run_id: UUID, **_: Any) -> None:
+        try:
+            entry = self._steps.get(run_id.int)
+            if entry is not None and entry.step.owner is self:
+                mark_event(entry.step, clock.monotonic_ns(), event)
         except Exception as error:
             self.sink.count_error(error)
 
@@ -145,12 +157,28 @@ class CallbackHandler(BaseCallbackHandler):
         self._end(run_id, _state_of(error), error=error)
 
     @guarded
+    def on_interrupt(self, event: Any) -> None:
+        """LangGraph's own callback: a graph pauses for a person."""
+        entry = None if event.run_id is None else self._steps.get(event.run_id.int)
+        if entry is not None:
+            entry.interrupted = True
+            entry.step.paused_at = str(event.checkpoint_id)
+
+    @guarded
+    def on_resume(self, event: Any) -> None:
+        """LangGraph's own callback: a graph goes on from where one had paused."""
+        entry = None if event.run_id is None else self._steps.get(event.run_id.int)
+        if entry is not None:
+            entry.step.resumed_from = str(event.checkpoint_id)
+
+    @guarded
     def on_custom_event(self, name: str, data: Any, *, run_id: UUID, **_: Any) -> None:
         entry = self._steps.get(run_id.int)
         if entry is not None and entry.step.owner is self:
             entry.events.append((name, clock.monotonic_ns(), snapshot(data)))
 
     def _start(self, kind: Kind, serialized: Mapping[str, Any] | None, payload: Any, kwargs: dict[str, Any]) -> None:
+        become_graph_aware(self)
         run_id: UUID = kwargs.pop("run_id")
         given: UUID | None = kwargs.pop("parent_run_id", None)
         sink = self.sink
@@ -167,7 +195,7 @@ class CallbackHandler(BaseCallbackHandler):
         outer = ambient.surrounding_span()
         step = self._open_step(kind, _name(serialized, kwargs, kind), self._steps.parent(given), outer, metadata)
         if kind == "tool":
-            step.asked_at = _asked_at(step, kwargs.get("tool_call_id"))
+            step.asked_at = note_started(step, kwargs.get("tool_call_id"))
         proxy = ambient.enter(step, run_id.int, outer)
         self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], [], self._vanished.watch(run_id)))
         if kind == "model":
@@ -213,7 +241,9 @@ class CallbackHandler(BaseCallbackHandler):
         if state == "interrupted":
             self._steps.mark_interrupted_above(step)
         if step.kind == "model" and state == "ok":
-            _note_tool_asks(step, at, payload)
+            note_asked(step, at, payload)
+        if step.kind == "chain":
+            self._add_missing_tools(entry, payload, at)
         failed = error if state in ("error", "timed_out") else None
         facts = EndFacts(
             at,
@@ -224,10 +254,17 @@ class CallbackHandler(BaseCallbackHandler):
             tuple(entry.events),
         )
         if step.parent is None:
-            step.tool_asks = None
+            step.tool_asks = step.tools_started = None
         for sink in entry.sinks:
             sink.put(partial(build, step, entry.start, facts))
 
+
+    def _add_missing_tools(self, node: Entry, outputs: Any, at: int) -> None:
+        for step, call_id, text in never_started(node.step, outputs, at):
+            start = StartFacts(None, None, (), {}, {"tool_call_id": call_id})
+            facts = EndFacts(at, "error", error_type="UnknownTool", error_message=text)
+            for sink in node.sinks:
+                sink.put(partial(build, step, start, facts))
 
     def _gone(self, key: int) -> None:
         """End a step whose call is gone without a word. May run inside garbage collection: no lock, no waiting."""
@@ -266,53 +303,18 @@ def _state_of(error: BaseException) -> State:
     return "error"
 
 
-def _mark(step: OpenStep, now: int, token: Any, chunk: Any) -> None:
-    """Note what a streamed chunk held. An empty one (a role, the synthetic last) is no token, only a sign of life."""
-    if step.first_byte is None:
-        step.first_byte = now
-    held = getattr(chunk, "message", None)
-    if held is None:
-        if not token:
-            return
-        if step.first_content is None:
-            step.first_content = now
-    elif getattr(held, "tool_call_chunks", None):
-        if step.first_tool is None:
-            step.first_tool = now
-    elif token and (isinstance(token, str) or held.text):
-        if step.first_content is None:
-            step.first_content = now
-    elif held.additional_kwargs.get("reasoning_content") or _holds_reasoning(held.content):
-        if step.first_reasoning is None:
-            step.first_reasoning = now
-    else:
-        return
-    step.last_content = now
-    step.chunks += 1
+_graph_aware: dict[type, type] = {}
 
 
-def _holds_reasoning(content: Any) -> bool:
-    """Whether a chunk's content blocks hold reasoning or other non-text output."""
-    if not isinstance(content, list):
-        return False
-    return any(isinstance(block, dict) and block.get("type") in ("thinking", "reasoning") for block in content)
+def become_graph_aware(handler: CallbackHandler) -> None:
+    """Where LangGraph is loaded, make the handler one that LangGraph tells about interrupts.
 
-
-def _note_tool_asks(step: OpenStep, at: int, response: Any) -> None:
-    """Remember at the root when each tool was asked for: the tool's wait counts from there."""
-    root = step
-    while root.parent is not None:
-        root = root.parent
-    for choices in response.generations[:1]:
-        for choice in choices:
-            for call in getattr(getattr(choice, "message", None), "tool_calls", None) or ():
-                if call.get("id"):
-                    root.tool_asks = root.tool_asks or {}
-                    root.tool_asks[call["id"]] = at
-
-
-def _asked_at(step: OpenStep, tool_call_id: Any) -> int | None:
-    root = step
-    while root.parent is not None:
-        root = root.parent
-    return None if root.tool_asks is None or tool_call_id is None else root.tool_asks.get(tool_call_id)
+    It asks for a subclass of its own, whose module takes a second to import: an agent without LangGraph does not pay it.
+    """
+    module = sys.modules.get("langgraph.callbacks")
+    kind = type(handler)
+    base = getattr(module, "GraphCallbackHandler", None)
+    if base is not None and not issubclass(kind, base):
+        if kind not in _graph_aware:
+            _graph_aware[kind] = type(kind.__name__, (kind, base), {"__module__": kind.__module__})
+        handler.__class__ = _graph_aware[kind]

@@ -12,6 +12,7 @@ from typing import Any
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
+from agenttrace.langchain.chunks import stream_usage
 from agenttrace.langchain.messages import generations, plain
 from agenttrace.steps import JSON, Attempt, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
 from agenttrace.transport.bodies import finish_attempt
@@ -85,7 +86,7 @@ def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str
         "call_site": step.call_site,
         "attempt": _attempt_number(start.tags),
         "input": plain(start.payload),
-        "metadata": plain(start.metadata),
+        "metadata": _metadata(start),
         "tags": tuple(str(tag) for tag in start.tags),
     }
     if end is not None:
@@ -96,8 +97,17 @@ def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str
             "error_type": end.error_type,
             "error_message": end.error_message,
             "events": tuple((name, at(moment), plain(data)) for name, moment, data in end.events),
+            "paused_at": step.paused_at,
+            "resumed_from": step.resumed_from,
         }
     return common
+
+
+def _metadata(start: StartFacts) -> JSON:
+    """The metadata, with the batch's size where a call is one of several prompts."""
+    batch_size = start.extra.get("batch_size")
+    more = {"batch_size": batch_size} if isinstance(batch_size, int) and batch_size > 1 else {}
+    return plain({**start.metadata, **more})
 
 
 def error_text(error: BaseException) -> str:
@@ -121,9 +131,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
 
     result = end.payload if isinstance(end.payload, LLMResult) else None
     last = _last_message(result)
-    response = _mapping(plain(last.response_metadata)) if last is not None else {}
-    if not response and result is not None:
-        response = _mapping(plain(result.llm_output))
+    response = _response(last, result)
     if common["output"] is None and result is not None:
         common["output"] = generations(result.generations)
     elif isinstance(end.payload, str):  # a stream that nobody ended: the text it brought
@@ -135,7 +143,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         options=_mapping(plain(start.extra.get("options"))),
         serialized=_mapping(plain(start.serialized)),
         response=response,
-        tokens=_tokens(last, result),
+        tokens=_tokens(step, last, result),
         finish_reason=_finish_reason(response, result),
         is_streamed=step.chunks > 0,
         is_local=str(metadata.get("ls_provider", "")).lower() in IN_PROCESS,
@@ -170,9 +178,23 @@ def _number(value: object) -> int | None:
     return value if isinstance(value, int) and not isinstance(value, bool) and value >= 0 else None
 
 
-def _tokens(last: BaseMessage | None, result: LLMResult | None) -> dict[str, int | None]:
+def _response(last: BaseMessage | None, result: LLMResult | None) -> Mapping[str, JSON]:
+    """The response metadata. A stream's is merged by joining texts, so what each chunk repeated is folded to one."""
+    response = _mapping(plain(last.response_metadata)) if last is not None else {}
+    if not response and result is not None:
+        response = _mapping(plain(result.llm_output))
+    return {key: folded(value) if isinstance(value, str) else value for key, value in response.items()}
+
+
+def folded(text: str) -> str:
+    """`text` without its repetitions, if it is one text of at least three characters several times over."""
+    period = (text + text).find(text, 1)
+    return text[:period] if 2 < period < len(text) else text
+
+
+def _tokens(step: OpenStep, last: BaseMessage | None, result: LLMResult | None) -> dict[str, int | None]:
     """Token counts by the names of `records.Usage`; an absent count stays unknown."""
-    usage = getattr(last, "usage_metadata", None)
+    usage = stream_usage(step.usages) if step.usages else getattr(last, "usage_metadata", None)
     if isinstance(usage, Mapping) and (usage.get("input_tokens") or usage.get("output_tokens")):
         inputs = usage.get("input_token_details") or {}
         outputs = usage.get("output_token_details") or {}

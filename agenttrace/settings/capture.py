@@ -152,19 +152,11 @@ def _served(call: ModelCall) -> Iterator[tuple[str, SettingValue]]:
     for source, values in (("wire", report), ("response", call.response)):
         name = next((values[key] for key in ("model", "modelVersion", "model_name") if values.get(key)), None)
         if isinstance(name, str):
-            # Streams are merged by joining strings: a provider that repeats its name in each chunk yields "m-1m-1".
-            value = SettingValue(value=_folded(name), voice="served", source=source)
-            yield "model.served", value
+            yield "model.served", SettingValue(value=name, voice="served", source=source)
             break
     fingerprint = report.get("system_fingerprint") or call.response.get("system_fingerprint")
     if isinstance(fingerprint, str):
-        yield "model.fingerprint", SettingValue(value=_folded(fingerprint), voice="served", source="response")
-
-
-def _folded(name: str) -> str:
-    """`name` without its repetitions, if it is one text several times over."""
-    period = (name + name).find(name, 1)
-    return name[:period] if period < len(name) and len(name[:period]) > 2 else name
+        yield "model.fingerprint", SettingValue(value=fingerprint, voice="served", source="response")
 
 
 def _penalties(sources: Sequence[Source]) -> dict[str, SettingValue]:

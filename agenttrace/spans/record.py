@@ -48,6 +48,8 @@ def span_record(step: Step) -> SpanRecord:
         tags=step.tags,
         events=tuple(EventRecord(name=name, at_ns=at, data=scrub(data)) for name, at, data in step.events),
         error=error,
+        paused_at=step.paused_at,
+        resumed_from=step.resumed_from,
         **parts,
     )
 

@@ -22,8 +22,16 @@ from agenttrace.store.rows import Row, run_from_row, span_from_row, unfinished_f
 
 JSON_COLUMNS = ("settings", "metadata", "input", "output", "events", "server_parts", "server_report", "tags", "headers")
 
-LIST_TRACES = """
-WITH roots AS (
+RESUMPTIONS = """
+SELECT later.trace_id AS resumed_in, earlier.trace_id
+FROM spans AS later JOIN spans AS earlier ON earlier.paused_at = later.resumed_from
+WHERE later.trace_id != earlier.trace_id
+"""
+"""Which trace goes on from where another one had paused."""
+
+LIST_TRACES = f"""
+WITH resumptions AS ({RESUMPTIONS}),
+roots AS (
     SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id FROM spans
     UNION ALL
     SELECT trace_id, span_id, run_id, name, 'unfinished', start_ns, NULL, parent_id FROM span_starts
@@ -51,9 +59,11 @@ SELECT
     sum(cached_tokens) AS cached,
     sum(cache_written_tokens) AS cache_written,
     sum(reasoning_tokens) AS reasoning,
-    sum(total_tokens) AS total
+    sum(total_tokens) AS total,
+    any_value(paused.trace_id) AS resumes
 FROM traces
 LEFT JOIN runs USING (run_id)
+LEFT JOIN resumptions AS paused ON paused.resumed_in = traces.trace_id
 LEFT JOIN spans ON spans.trace_id = traces.trace_id AND spans.kind = 'model'
 GROUP BY ALL
 ORDER BY start_ns DESC, trace_id
@@ -119,6 +129,7 @@ class Store:
             TraceSummary(
                 **{key: row[key] for key in ("trace_id", "run_id", "name", "state", "start_ns", "end_ns", "spans")},
                 run=row["run"] or row["run_id"],
+                resumes=row["resumes"],
                 usage=Usage(**{name: None if row[name] is None else int(row[name]) for name in usage}),
             )
             for row in rows
@@ -128,6 +139,13 @@ class Store:
         """The spans of a trace in start order, by its id, the beginning of one, or `last`."""
         with self._connection() as connection:
             return self._spans(connection, "trace_id", _trace_id(connection, ref))
+
+    def resumes(self, trace_id: str) -> str | None:
+        """The trace that this one goes on from, where a graph was interrupted and resumed; None if it is no such one."""
+        with self._connection() as connection:
+            query = f"SELECT trace_id FROM ({RESUMPTIONS}) WHERE resumed_in = $trace_id LIMIT 1"
+            row = connection.execute(query, {"trace_id": trace_id}).fetchone()
+        return None if row is None else str(row[0])
 
     def run_spans(self, run_id: str) -> tuple[SpanRecord, ...]:
         """All spans of a run in start order."""

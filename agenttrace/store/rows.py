@@ -78,6 +78,8 @@ def span_rows(span: SpanRecord, content: ContentWriter) -> Iterator[Row]:
         "error_type": span.error.type if span.error else None,
         "error_message": span.error.message if span.error else None,
         "notes": list(span.notes),
+        "paused_at": span.paused_at,
+        "resumed_from": span.resumed_from,
         "server_parts": span.server_parts_ns,
         "server_report": span.server_report,
     }
@@ -127,6 +129,8 @@ def span_from_row(row: Row, phases: Sequence[Row], attempts: Sequence[Row]) -> S
         events=tuple(EventRecord(**event) for event in row["events"] or ()),
         error=error,
         notes=tuple(row["notes"] or ()),
+        paused_at=row["paused_at"],
+        resumed_from=row["resumed_from"],
         server_report=row["server_report"],
     )
 

@@ -70,6 +70,8 @@ CREATE TABLE spans (
     error_type           VARCHAR,
     error_message        VARCHAR,
     notes                VARCHAR[],
+    paused_at            VARCHAR,           -- the checkpoint where an interrupted graph paused
+    resumed_from         VARCHAR,           -- the checkpoint that a graph went on from
     server_parts         JSON,              -- parts a server reports that are no phase of ours, nanoseconds
     server_report        JSON USING COMPRESSION zstd   -- the server's own words
 );

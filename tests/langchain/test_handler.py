@@ -13,7 +13,8 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
-from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
@@ -21,7 +22,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
-from langgraph.types import interrupt
+from langgraph.types import Command, interrupt
 from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import TracerProvider
 
@@ -407,3 +408,87 @@ def test_a_batch_that_dies_leaves_nothing_open(store: Path, config: dict[str, An
     assert states.count("error") == 1
     assert "ok" not in states
     assert "unfinished" not in states
+
+
+def test_a_tool_that_does_not_exist_is_a_failed_step(store: Path, config: dict[str, Any]) -> None:
+    """LangGraph sends no callback for an unknown tool; the step is there all the same, as an error."""
+    call = AIMessage("", tool_calls=[{"id": "c9", "name": "fly", "args": {}}, *ADD_CALL.tool_calls])
+    agent: Any = create_agent(FakeModel(replies=[call, "sorry"]), [add])
+    agent.invoke({"messages": [HumanMessage("go")]}, config=config)
+    tools = {span.name: span for span in recorded(store) if span.kind == "tool"}
+    assert {name: span.state for name, span in tools.items()} == {"fly": "error", "add": "ok"}
+    assert tools["fly"].error is not None
+    assert "fly" in tools["fly"].error.message
+
+
+def test_a_resumed_graph_points_to_the_trace_it_continues(store: Path, config: dict[str, Any]) -> None:
+    """The trace after an interrupt is joined to the one before by its checkpoint."""
+
+    def ask(_: Any) -> Any:
+        return {"answer": interrupt("sure?")}
+
+    graph: Any = StateGraph(dict)
+    graph.add_node("ask", ask)
+    graph.add_edge(START, "ask")
+    compiled = graph.compile(checkpointer=InMemorySaver())
+    threaded = {**config, "configurable": {"thread_id": "t"}}
+    compiled.invoke({"x": 1}, config=threaded)
+    compiled.invoke(Command(resume="yes"), config=threaded)
+    flush()
+    with open_store(store) as reader:
+        later, earlier = reader.traces()
+        assert (later.resumes, earlier.resumes) == (earlier.trace_id, None)
+        assert reader.resumes(later.trace_id) == earlier.trace_id
+    assert (earlier.state, later.state) == ("interrupted", "ok")
+
+
+def test_a_v3_stream_counts_once(store: Path, config: dict[str, Any]) -> None:
+    """Tokens and events of one reply are one stream."""
+    for _ in FakeModel(replies=["one two three"]).stream_events("x", version="v3", config=config):
+        pass
+    [span] = recorded(store)
+    assert span.marks is not None
+    assert span.marks.chunks == 3
+    assert span.marks.first_content_ns is not None
+
+
+class Reporting(FakeModel):
+    """Streams with token counts on the chunks that `usages` gives."""
+
+    usages: list[dict[str, Any]]
+
+    def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
+        for usage in self.usages:
+            message = AIMessageChunk(content="w", usage_metadata=usage, response_metadata={"model_name": "served-1"})
+            yield ChatGenerationChunk(message=message)
+
+
+def counts(inputs: int, outputs: int, **details: Any) -> dict[str, Any]:
+    return {"input_tokens": inputs, "output_tokens": outputs, "total_tokens": inputs + outputs, **details}
+
+
+@pytest.mark.parametrize(
+    ("usages", "expected"),
+    [
+        ([counts(9, 1), counts(9, 2), counts(9, 3)], (9, 3)),  # a running total in each chunk
+        ([counts(9, 0), counts(0, 2), counts(0, 3)], (9, 5)),  # each chunk its share
+        ([counts(9, 5, input_token_details={"cache_read": 4})], (9, 5)),
+    ],
+)
+def test_tokens_come_from_single_chunks(
+    store: Path, config: dict[str, Any], usages: list[dict[str, Any]], expected: tuple[int, int]
+) -> None:
+    """LangChain adds up what chunks report; a running total must not be added up."""
+    list(Reporting(replies=["x"], usages=usages).stream("x", config=config))
+    [span] = recorded(store)
+    assert span.usage is not None
+    assert (span.usage.input, span.usage.output) == expected
+    assert span.settings["model.served"].value == "served-1"
+
+
+def test_missing_token_counts_are_unknown(store: Path, config: dict[str, Any]) -> None:
+    """No count is not a count of zero."""
+    FakeModel(replies=["ok"]).invoke("x", config=config)
+    [span] = recorded(store)
+    assert span.usage is not None
+    assert (span.usage.input, span.usage.output, span.usage.total) == (None, None, None)

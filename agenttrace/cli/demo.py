@@ -1,0 +1,111 @@
+"""`agenttrace demo`: a real agent on a real local model, recorded and shown. Nothing leaves this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from agenttrace.cli.options import store_option
+from agenttrace.errors import LocalModelError, UsageError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from agenttrace.local_model import LocalModel
+
+RUN = "demo"
+
+
+@click.command(short_help="Record a real agent on a local model, and look at it.")
+@click.option("--questions", type=click.IntRange(1), metavar="N", help="Ask only the first N questions.")
+@store_option
+def demo(questions: int | None, store: str | None) -> None:
+    """Start a small model on this machine, let an agent answer questions with it, and show where its time went.
+
+    Needs the checkout, where the agent lives, and the extra 'local'; 'make demo' installs and runs it all.
+    """
+    from agenttrace.report.console import open_console, put
+
+    console = open_console()
+    build_agent, cases = _load_agent(questions, console)
+    with _local_model(console) as model:
+        run_id = _ask(build_agent(model.base_url, model.name), cases, RUN, store, console)
+    show_run(run_id, store, lambda drawing: put(drawing, console), console)
+    console.print("\nWhat to try next:")
+    console.print("  agenttrace list                  every trace, newest first")
+    console.print("  agenttrace show last --all       each step and each model call of the last one")
+    console.print("  agenttrace run your_script.py    the same for your own agent, without touching its code")
+
+
+def _load_agent(limit: int | None, console: Console) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The demo's agent and its questions, from the checkout."""
+    with console.status("Loading LangGraph …"):
+        try:
+            from evals.reading_agent import build_agent, load_questions
+        except ModuleNotFoundError as error:
+            if error.name and error.name.startswith("evals"):
+                raise UsageError(
+                    "The demo's agent is not installed: it lives in agenttrace's checkout. "
+                    "Run 'make demo' there, or record your own agent with 'agenttrace run your_script.py'."
+                ) from error
+            from agenttrace.errors import MissingExtra
+
+            raise MissingExtra("local", "The demo") from error
+    return build_agent, load_questions()[:limit]
+
+
+@contextmanager
+def _local_model(console: Console) -> Iterator[LocalModel]:
+    from agenttrace.local_model import serve_local_model
+
+    status = console.status("Starting the local model …")
+    status.start()
+    try:
+        with serve_local_model() as model:
+            status.stop()
+            console.print(f"Local model: {model.name}, served by llama.cpp at {model.base_url} (one thread, this machine)")
+            yield model
+    finally:
+        status.stop()
+
+
+def _ask(agent: Any, cases: tuple[Any, ...], name: str, store: str | None, console: Console) -> str:
+    """Record the agent over the questions; returns the run's id."""
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    from agenttrace.recording import record
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with record(name, store=store, tags={"demo": True}) as run, Progress(*columns, console=console) as progress:
+        task = progress.add_task(f"Asking {len(cases)} questions ({name})", total=len(cases))
+        for case in cases:
+            agent.invoke({"question": case.question}, config={"metadata": {"case": case.id}})
+            progress.advance(task)
+    return run.run_id
+
+
+def show_run(run_id: str, store: str | None, put: Callable[[Any], None], console: Console) -> None:
+    """Draw the slowest trace of a run, and the screen that sums the run up."""
+    from agenttrace.phases.summary import summarise
+    from agenttrace.report.closing_screen import draw_summary
+    from agenttrace.report.console import draw_trace, width_of
+    from agenttrace.store.reading import open_store
+
+    with open_store(store) as opened:
+        run, spans = opened.run(run_id), opened.run_spans(run_id)
+    roots = [span for span in spans if span.parent_id is None]
+    if not roots:
+        raise LocalModelError(
+            f"The demo recorded nothing into {os.fspath(store or 'the store')}. 'agenttrace doctor' says why."
+        )
+    slowest = max(roots, key=lambda span: span.duration_ns or 0)
+    trace = [span for span in spans if span.trace_id == slowest.trace_id]
+    width = width_of(console)
+    console.print("\nThe slowest of them:\n")
+    put(draw_trace(run, trace, width=width, store=store))
+    console.print("\nAll of them:\n")
+    put(draw_summary(summarise([run], spans), width=width, store=store))

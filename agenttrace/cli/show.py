@@ -1,0 +1,51 @@
+"""`agenttrace show`: one trace, as a tree with its times and the phases of its model calls."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from agenttrace.cli.options import json_option, store_option
+from agenttrace.cli.output import print_json
+from agenttrace.errors import RunNotFound
+
+if TYPE_CHECKING:
+    from agenttrace.records import RunRecord
+    from agenttrace.store.reading import Store
+
+
+@click.command(short_help="Show one trace: its steps, times and phases.")
+@click.argument("trace")
+@click.option("--all", "show_all", is_flag=True, help="Every step and every model call, however many.")
+@json_option
+@store_option
+def show(trace: str, show_all: bool, as_json: bool, store: str | None) -> None:
+    """Show one trace: its steps as a tree with a bar of time each, and the phases of its model calls.
+
+    TRACE is an id, the beginning of one, or 'last'.
+    """
+    from agenttrace.store.reading import open_store
+
+    with open_store(store) as opened:
+        spans = opened.trace(trace)
+        run = None if as_json else _run(opened, spans[0].run_id)
+    if as_json:
+        from agenttrace.export.jsonl import span_json
+
+        # Nothing records yet which trace an interrupted one resumes.
+        head = {"trace_id": spans[0].trace_id, "run_id": spans[0].run_id, "resumes": None}
+        print_json({**head, "spans": [span_json(span) for span in spans]})
+        return
+    from agenttrace.report.console import draw_trace, open_console, put, width_of
+
+    console = open_console()
+    put(draw_trace(run, spans, width=width_of(console), show_all=show_all, store=store), console)
+
+
+def _run(store: Store, run_id: str) -> RunRecord | None:
+    """The run of a trace; None where its line was lost with the process that wrote it."""
+    try:
+        return store.run(run_id)
+    except RunNotFound:
+        return None

@@ -1,0 +1,77 @@
+"""What can be said about a store's condition: what it holds, what was lost on the way, and who still writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import duckdb
+
+from agenttrace.errors import DISTRIBUTION
+from agenttrace.records import CaptureCounters
+from agenttrace.store.database import locked_database
+from agenttrace.store.journal import SUFFIX
+from agenttrace.store.layout import Layout, store_path
+from agenttrace.store.merge import merge
+from agenttrace.store.reading import open_store
+from agenttrace.store.schema import SCHEMA_VERSION
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Health:
+    """The condition of one store."""
+
+    store: Path
+    versions: dict[str, str]
+    """Of agenttrace, DuckDB and the schema."""
+    runs: int
+    traces: int
+    spans: int
+    unfinished: int
+    """Steps that started and have not ended: still running, or their process was killed."""
+    damaged_lines: int
+    """Lines of a journal that could not be read: torn by a kill, or damaged on disk."""
+    open_segments: int
+    """Journal segments that a living process writes."""
+    faults: tuple[CaptureCounters, ...]
+    """Processes that could not record everything."""
+    size_bytes: int
+    free_bytes: int
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether everything that was observed is here."""
+        return not self.faults and self.damaged_lines == 0
+
+
+def examine(path: str | os.PathLike[str] | None = None) -> Health:
+    """Look at the store at `path`; what its journals hold is merged first."""
+    reader = open_store(path)
+    layout = Layout(store_path(path))
+    counters = reader.counters()
+    with locked_database(layout) as connection:
+        merge(layout, connection)
+        numbers = _counts(connection)
+    return Health(
+        store=layout.folder,
+        versions={"agenttrace": version(DISTRIBUTION), "duckdb": duckdb.__version__, "schema": str(SCHEMA_VERSION)},
+        **numbers,
+        open_segments=len(list(layout.journal.glob(f"*{SUFFIX}"))),
+        faults=tuple(counter for counter in counters if counter.capture_errors or counter.dropped),
+        size_bytes=sum(file.stat().st_size for file in layout.folder.rglob("*") if file.is_file()),
+        free_bytes=shutil.disk_usage(layout.folder).free,
+    )
+
+
+def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
+    queries = {
+        "runs": "SELECT count(*) FROM runs",
+        "traces": "SELECT count(DISTINCT trace_id) FROM (FROM spans UNION ALL BY NAME FROM span_starts)",
+        "spans": "SELECT count(*) FROM spans",
+        "unfinished": "SELECT count(*) FROM span_starts WHERE span_id NOT IN (SELECT span_id FROM spans)",
+        "damaged_lines": "SELECT coalesce(sum(damaged), 0)::BIGINT FROM segments",
+    }
+    return {name: int((connection.execute(query).fetchone() or (0,))[0]) for name, query in queries.items()}
