@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import random
+from array import array
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -56,16 +58,22 @@ class OpenAttempt:
     first_byte: int | None = None
     end: int | None = None
     status: int | None = None
+    read_times: array[int] = field(default_factory=lambda: array("q"))
+    """When each read of the body came; bounded, `reads` counts on."""
+    read_sizes: array[int] = field(default_factory=lambda: array("q"))
+    """How many bytes each read brought."""
     reads: int = 0
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     request_body: bytes | None = None
     content_type: str = ""
     content_encoding: str = ""
-    body: list[bytes] = field(default_factory=list)
-    """The end of the response body as it was read: enough to hold the server's report, bounded."""
+    head: list[bytes] = field(default_factory=list)
+    """The beginning of a streamed body: bounded, and empty where `body` holds it all."""
+    head_bytes: int = 0
+    body: deque[bytes] = field(default_factory=deque)
+    """The body as it was read; of a stream its end, which is where a server's report stands. Bounded."""
     body_bytes: int = 0
-    """How many bytes `body` holds."""
 
 
 @dataclass(slots=True)

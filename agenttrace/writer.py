@@ -16,12 +16,14 @@ import orjson
 from agenttrace import clock
 from agenttrace.errors import AgentTraceError
 from agenttrace.records import CaptureCounters, RunRecord, SpanRecord
+from agenttrace.spans.redaction import scrub_line, scrub_record
 from agenttrace.spans.record import span_record
 from agenttrace.steps import Step
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name
 from agenttrace.store.layout import Layout
 from agenttrace.store.rows import Row, counters_row, run_row, span_rows, start_row
+from agenttrace.transport.observing import tap_faults
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -172,14 +174,14 @@ class Writer:
         spans.append(span)
 
     def _append(self) -> None:
-        counted = (self._capture_errors, self._dropped)
+        counted = (self._capture_errors + tap_faults()[0], self._dropped)
         if counted != self._counted:
             self._counted = counted
             self._rows.append(counters_row(self._counters(), clock.wall_ns()))
         lines = []
         for row in self._rows:
             try:
-                lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+                lines.append(scrub_line(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)))
             except TypeError as error:
                 self.count_error(error)
         self._rows.clear()
@@ -209,18 +211,19 @@ class Writer:
 
         resource = Resource.create({"service.name": "agenttrace"})
         try:
-            batch = [readable for span in spans for readable in readable_spans(span, resource)]
+            batch = [readable for span in spans for readable in readable_spans(scrub_record(span), resource)]
             for exporter in self._exporters:
                 exporter.export(batch)
         except Exception as error:
             self.count_error(error)
 
     def _counters(self) -> CaptureCounters:
+        faults, last_fault = tap_faults()
         return CaptureCounters(
             process=self._process,
-            capture_errors=self._capture_errors,
+            capture_errors=self._capture_errors + faults,
             dropped=self._dropped,
-            last_error=self._last_error,
+            last_error=self._last_error or last_fault,
         )
 
 

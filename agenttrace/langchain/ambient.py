@@ -114,13 +114,13 @@ def surrounding_span() -> trace.Span:
     return span
 
 
-def enter(step: OpenStep, run_key: int, outer: trace.Span) -> AmbientSpan:
-    """Make the step the ambient one of this context."""
+def enter(step: OpenStep, run_key: int, outer: trace.Span, *, watch_transport: bool) -> AmbientSpan:
+    """Make the step the ambient one of this context; a model call also the one that HTTP requests belong to."""
     saved = otel_context.get_current()
     proxy = AmbientSpan(step, run_key, outer, saved)
     otel_context.attach(trace.set_span_in_context(proxy, saved))
     if step.kind == "model":
-        current_model_call.set(step)
+        current_model_call.set(step if watch_transport else None)
     return proxy
 
 

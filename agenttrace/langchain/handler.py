@@ -196,7 +196,7 @@ class CallbackHandler(BaseCallbackHandler):
         step = self._open_step(kind, _name(serialized, kwargs, kind), self._steps.parent(given), outer, metadata)
         if kind == "tool":
             step.asked_at = note_started(step, kwargs.get("tool_call_id"))
-        proxy = ambient.enter(step, run_id.int, outer)
+        proxy = ambient.enter(step, run_id.int, outer, watch_transport=self._transport)
         self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], [], self._vanished.watch(run_id)))
         if kind == "model":
             self._vanished.watch_task(run_id.int)

@@ -91,6 +91,15 @@ def plain(value: Any, depth: int = 0) -> JSON:
         return {"unreadable": type(value).__name__, "because": type(error).__name__}
 
 
+def _is_plain(value: Any) -> bool:
+    """Whether it is JSON as it stands: asked of every item, so it looks at types and at nothing else."""
+    kind = type(value)
+    return kind is str and value.isascii() or kind in _SCALARS
+
+
+_SCALARS = (bool, type(None))
+
+
 def _text(value: str) -> str:
     text = str.__str__(value)
     try:
@@ -103,10 +112,15 @@ def _text(value: str) -> str:
 def _structure(value: Any, depth: int) -> JSON:
     if isinstance(value, BaseMessage):
         return message(value)
-    if isinstance(value, Mapping):
-        return {_text(str(key)): plain(item, depth) for key, item in value.items()}
+    if isinstance(value, dict):
+        return {
+            key if type(key) is str and key.isascii() else _text(str(key)): item if _is_plain(item) else plain(item, depth)
+            for key, item in value.items()
+        }
     if isinstance(value, (list, tuple, set, frozenset)):
-        return [plain(item, depth) for item in value]
+        return [item if _is_plain(item) else plain(item, depth) for item in value]
+    if isinstance(value, Mapping):
+        return plain(dict(value), depth)
     if isinstance(value, Document):
         return {"page_content": _text(value.page_content), "metadata": plain(value.metadata, depth), "id": value.id}
     if isinstance(value, enum.Enum):

@@ -34,6 +34,8 @@ class StartFacts:
     metadata: Mapping[str, Any]
     extra: Mapping[str, Any]
     """The remaining keyword arguments: `invocation_params`, `options`, `tool_call_id`, …"""
+    rendered: dict[str, Any] = field(default_factory=dict)
+    """What both records of the step say, filled when the first one is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,20 +77,9 @@ def build(step: OpenStep, start: StartFacts, end: EndFacts | None) -> Step:
 
 def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str, Any]:
     at = step.anchor.at
-    common: dict[str, Any] = {
-        "trace_id": step.trace_id,
-        "span_id": step.span_id,
-        "parent_id": step.parent_id,
-        "run_id": step.run_id,
-        "kind": step.kind,
-        "name": step.name,
-        "start_ns": at(step.start),
-        "call_site": step.call_site,
-        "attempt": _attempt_number(start.tags),
-        "input": plain(start.payload),
-        "metadata": _metadata(start),
-        "tags": tuple(str(tag) for tag in start.tags),
-    }
+    if not start.rendered:
+        start.rendered.update(_rendered(step, start))
+    common = {**start.rendered}
     if end is not None:
         common |= {
             "state": end.state,
@@ -101,6 +92,23 @@ def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str
             "resumed_from": step.resumed_from,
         }
     return common
+
+
+def _rendered(step: OpenStep, start: StartFacts) -> dict[str, Any]:
+    return {
+        "trace_id": step.trace_id,
+        "span_id": step.span_id,
+        "parent_id": step.parent_id,
+        "run_id": step.run_id,
+        "kind": step.kind,
+        "name": step.name,
+        "start_ns": step.anchor.at(step.start),
+        "call_site": step.call_site,
+        "attempt": _attempt_number(start.tags),
+        "input": plain(start.payload),
+        "metadata": _metadata(start),
+        "tags": tuple(str(tag) for tag in start.tags),
+    }
 
 
 def _metadata(start: StartFacts) -> JSON:

@@ -1,4 +1,4 @@
-"""A step to the record that is kept of it: phases divided, settings read, usage counted, secrets taken out."""
+"""A step to the record that is kept of it: phases divided, settings read, usage counted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any, cast
 from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, SpanRecord, Usage
 from agenttrace.settings.capture import read_settings
-from agenttrace.spans.redaction import scrub, scrub_text
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
 
 
@@ -29,7 +28,7 @@ def span_record(step: Step) -> SpanRecord:
         parts = {"phases": split_tool_phases(step)}
     error = None
     if step.error_type is not None:
-        error = ErrorRecord(type=step.error_type, message=scrub_text(step.error_message or ""))
+        error = ErrorRecord(type=step.error_type, message=step.error_message or "")
     return SpanRecord(
         trace_id=trace_hex(step.trace_id),
         span_id=span_hex(step.span_id),
@@ -42,11 +41,11 @@ def span_record(step: Step) -> SpanRecord:
         end_ns=step.end_ns,
         call_site=step.call_site,
         attempt=step.attempt,
-        input=scrub(step.input),
-        output=scrub(step.output),
-        metadata=_object(scrub(step.metadata)),
+        input=step.input,
+        output=step.output,
+        metadata=step.metadata,
         tags=step.tags,
-        events=tuple(EventRecord(name=name, at_ns=at, data=scrub(data)) for name, at, data in step.events),
+        events=tuple(EventRecord(name=name, at_ns=at, data=data) for name, at, data in step.events),
         error=error,
         paused_at=step.paused_at,
         resumed_from=step.resumed_from,
@@ -65,7 +64,7 @@ def _model_parts(call: ModelCall) -> dict[str, Any]:
         "marks": _marks(call),
         "attempts": tuple(_attempt(attempt) for attempt in call.attempts),
         "finish_reason": call.finish_reason or _text(call.report.get("finish_reason")),
-        "server_report": scrub(call.attempts[-1].report) if call.attempts and call.attempts[-1].report else None,
+        "server_report": call.attempts[-1].report if call.attempts and call.attempts[-1].report else None,
     }
 
 
@@ -123,7 +122,7 @@ def _attempt(attempt: Attempt) -> AttemptRecord:
         first_byte_ns=since_start(attempt.first_byte_ns),
         reads=attempt.reads,
         error=attempt.error,
-        headers={key: scrub_text(value) for key, value in attempt.headers.items()},
+        headers=attempt.headers,
     )
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import cast
 
+import orjson
+
+from agenttrace.records import SpanRecord
 from agenttrace.steps import JSON
 
 SECRET_KEY = re.compile(
@@ -30,8 +34,16 @@ SECRET_VALUE = re.compile(
     r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password in a URL
     r"|(?<=[Bb]earer )[A-Za-z0-9._\-]{8,}"
 )
-MARKERS = ("sk-", "gsk_", "hf_", "xai-", "AKIA", "ASIA", "AIza", "gh", "xox", "eyJ", "-----BEGIN", "://", "earer ")
-"""What a text must hold before the pattern is tried: most texts hold none, and a search for a constant is cheap."""
+MARKERS = tuple(
+    marker.encode()
+    for marker in (
+        *("sk-", "gsk_", "hf_", "xai-", "akia", "asia", "aiza", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        *("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "eyj", "-----begin", "bearer "),
+        *("authorization", "api_key", "api-key", "apikey", "secret", "passw", "cookie", "credential", 'token":'),
+        *("private_key", "private-key", "privatekey"),
+    )
+)
+"""In lower case, what a line must hold before it is looked through: few do, and these searches cost 3 µs, a walk 50."""
 
 
 def scrub(value: JSON) -> JSON:
@@ -48,9 +60,32 @@ def scrub(value: JSON) -> JSON:
     return value
 
 
+def scrub_line(line: bytes) -> bytes:
+    """A line of JSON without its secrets; the same line where it holds none."""
+    return orjson.dumps(scrub(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE) if _is_suspect(line) else line
+
+
+def _is_suspect(line: bytes) -> bool:
+    lower = line.lower()
+    return any(marker in lower for marker in MARKERS) or (b"://" in lower and b"@" in lower)
+
+
+def scrub_record(span: SpanRecord) -> SpanRecord:
+    """A record without its secrets, for where it leaves by another way than the journal."""
+    error = None if span.error is None else replace(span.error, message=scrub_text(span.error.message))
+    return replace(
+        span,
+        input=scrub(span.input),
+        output=scrub(span.output),
+        metadata=cast(Mapping[str, JSON], scrub(span.metadata)),
+        events=tuple(replace(event, data=scrub(event.data)) for event in span.events),
+        settings={key: replace(setting, value=scrub(setting.value)) for key, setting in span.settings.items()},
+        server_report=scrub(span.server_report),
+        error=error,
+    )
+
+
 def scrub_text(text: str) -> str:
-    if not any(marker in text for marker in MARKERS):
-        return text
     return SECRET_VALUE.sub(lambda match: _redacted(match[0]), text)
 
 

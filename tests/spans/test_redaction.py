@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import orjson
 import pytest
 
-from agenttrace.spans.redaction import scrub, scrub_text
+from agenttrace.spans.redaction import scrub, scrub_line, scrub_text
 from agenttrace.steps import JSON
 
 SECRETS = [
@@ -59,3 +60,16 @@ def test_what_holds_no_secret_is_the_same_object() -> None:
     """Content is known by identity further on, so nothing is copied without need."""
     value: JSON = {"messages": [{"role": "user", "content": "hello"}], "n": 1, "t": (1, 2)}
     assert scrub(value) is value
+
+
+@pytest.mark.parametrize("secret", [*SECRETS, "postgres://me:hunter2@db/x", "Bearer abcdefgh12345"])
+def test_a_line_with_a_secret_is_always_looked_through(secret: str) -> None:
+    """The quick look that spares most lines a walk misses no secret."""
+    assert secret.encode() not in scrub_line(orjson.dumps({"r": "spans", "input": f"x {secret} y"}))
+    assert b"hush" not in scrub_line(orjson.dumps({"metadata": {"Api_Key": "hush", "x": {"refresh_token": "hush"}}}))
+
+
+def test_a_line_without_a_secret_is_the_same_line() -> None:
+    """Most lines are written as they were built."""
+    line = orjson.dumps({"r": "spans", "max_tokens": 300, "input": "hello"})
+    assert scrub_line(line) is line
