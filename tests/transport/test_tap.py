@@ -217,11 +217,12 @@ def test_a_fault_of_ours_is_counted_and_never_reaches_the_client(
         raise RuntimeError("ours")
 
     monkeypatch.setattr("agenttrace.transport.httpx_tap.begin", broken)
+    monkeypatch.setattr(observing, "_faults", 0)
+    monkeypatch.setattr(observing, "_last_fault", None)
     model_call()
-    before, _ = observing.tap_faults()
     with serve(chat_completion) as server:
         assert post(client_module, server, False, {}).status_code == 200
-    assert observing.tap_faults() == (before + 1, "RuntimeError: ours")
+    assert observing.tap_faults() == (1, "RuntimeError: ours")
 
 
 def test_a_long_stream_keeps_its_ends(client_module: Any) -> None:

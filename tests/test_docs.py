@@ -1,0 +1,44 @@
+"""What the documentation shows, runs."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def examples() -> Iterator[object]:
+    for page in PAGES:
+        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1):
+            yield pytest.param(code, id=f"{page.name}-{number}")
+
+
+@pytest.mark.parametrize("code", examples())
+def test_an_example_runs(code: str, store: Path, tmp_path: Path) -> None:
+    """Each Python example runs as it stands, in a folder of its own."""
+    result = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stderr
+
+
+def links() -> Iterator[object]:
+    for page in PAGES:
+        for target in re.findall(r"\]\((?!https?://)([^)]+)\)", page.read_text()):
+            yield pytest.param(page, target, id=f"{page.name}->{target}")
+
+
+@pytest.mark.parametrize(("page", "target"), links())
+def test_a_link_leads_somewhere(page: Path, target: str) -> None:
+    """Links between pages name files, and sections of them, that exist."""
+    path, _, anchor = target.partition("#")
+    linked = (page.parent / path) if path else page
+    assert linked.exists()
+    if anchor:
+        titles = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
+        assert anchor in {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
