@@ -17,9 +17,15 @@ AgentTraceError
 │   ├── TraceNotFound
 │   └── RunNotFound
 ├── LocalModelError          exit 3
-│   ├── PortInUse
 │   ├── ModelNotHealthy
 │   └── WeightsNotFound
+├── ExportError              exit 3
+│   ├── EndpointUnreachable
+│   ├── EndpointRefused
+│   ├── PhoenixNotHealthy
+│   ├── PhoenixRunning
+│   └── PhoenixIncomplete
+├── PortInUse                exit 3
 └── MissingExtra             exit 3   an optional part is not installed
 
 A message is one sentence that says what was found and one that says what to do.
@@ -137,12 +143,6 @@ class LocalModelError(AgentTraceError):
     slug = "local-model"
 
 
-class PortInUse(LocalModelError):
-    """The port that was asked for is taken."""
-
-    slug = "port-in-use"
-
-
 class ModelNotHealthy(LocalModelError):
     """The local model server ended, or did not become healthy in time."""
 
@@ -153,6 +153,54 @@ class WeightsNotFound(LocalModelError):
     """The package that holds the local model's weights is not installed."""
 
     slug = "weights-not-found"
+
+
+class ExportError(AgentTraceError):
+    """Spans could not be brought to where they were to go; the store still has them."""
+
+    slug = "export"
+
+
+class EndpointUnreachable(ExportError):
+    """Nobody takes spans at the endpoint, or nobody did for as long as we were ready to try."""
+
+    slug = "endpoint-unreachable"
+
+
+class EndpointRefused(ExportError):
+    """The endpoint answered, and does not take these spans."""
+
+    slug = "endpoint-refused"
+
+
+class PhoenixNotHealthy(ExportError):
+    """Phoenix ended, was not healthy in time, or does not answer as Phoenix does."""
+
+    slug = "phoenix-not-healthy"
+
+
+class PhoenixRunning(ExportError):
+    """Phoenix shows this store already, started by another command."""
+
+    slug = "phoenix-running"
+
+    def __init__(self, address: str) -> None:
+        super().__init__(
+            f"Phoenix shows this store already, at {address}, started by another command. Open that, or stop it first."
+        )
+        self.address = address
+
+
+class PhoenixIncomplete(ExportError):
+    """Phoenix acknowledged spans and does not have them."""
+
+    slug = "phoenix-incomplete"
+
+
+class PortInUse(AgentTraceError):
+    """The port that was asked for is taken."""
+
+    slug = "port-in-use"
 
 
 class MissingExtra(AgentTraceError):

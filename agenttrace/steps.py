@@ -228,8 +228,8 @@ class ChainStep(Step):
     """A chain, graph node, prompt or parser."""
 
 
-Fact: TypeAlias = Callable[[], Step]
-"""Builds a step from what the agent's thread saw. Called once, off that thread; may raise."""
+Fact: TypeAlias = Callable[[], Step | None]
+"""Builds a step from what the agent's thread saw; None if there is nothing to say. Called once, off that thread; may raise."""
 
 
 class StepSink(Protocol):

@@ -28,7 +28,7 @@ from agenttrace.transport.observing import tap_faults
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-Item: TypeAlias = Callable[[], Step | RunRecord]
+Item: TypeAlias = Callable[[], Step | RunRecord | None]
 
 FLUSH_S = 0.02
 """How long the writer lets facts gather before it takes them: with building and writing, under 50 ms in all."""
@@ -157,7 +157,9 @@ class Writer:
             self._queue.popleft()
         self._taken += len(facts)
 
-    def _add(self, item: Step | RunRecord, spans: list[SpanRecord]) -> None:
+    def _add(self, item: Step | RunRecord | None, spans: list[SpanRecord]) -> None:
+        if item is None:
+            return
         if isinstance(item, RunRecord):
             self._known_runs.add(item.run_id)
             self._rows.append(run_row(item))

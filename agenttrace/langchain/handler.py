@@ -21,7 +21,7 @@ from agenttrace.langchain import ambient
 from agenttrace.langchain.chunks import mark_chunk, mark_event
 from agenttrace.langchain.missing_tools import never_started, note_asked, note_started
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
-from agenttrace.langchain.payloads import EndFacts, StartFacts, build, chat_messages, error_text, snapshot
+from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
 from agenttrace.langchain.vanished import VanishedCalls
 from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
 from agenttrace.transport.tap import install_tap
@@ -186,7 +186,7 @@ class CallbackHandler(BaseCallbackHandler):
         if known is not None:
             if sink not in known.sinks:  # another handler came first, for another store
                 known.sinks.append(sink)
-                sink.put(partial(build, known.step, known.start, None))
+                sink.put(partial(build_start, known.step, known.start))
             return
         if kind == "model" and self._transport:
             install_tap()
@@ -200,7 +200,7 @@ class CallbackHandler(BaseCallbackHandler):
         self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], [], self._vanished.watch(run_id)))
         if kind == "model":
             self._vanished.watch_task(run_id.int)
-        sink.put(partial(build, step, facts, None))
+        sink.put(partial(build_start, step, facts))
 
     def _open_step(
         self, kind: Kind, name: str, parent: OpenStep | None, outer: trace.Span, metadata: Mapping[str, Any]

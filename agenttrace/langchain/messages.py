@@ -43,7 +43,7 @@ def message(value: BaseMessage) -> JSON:
     The message's own id is left out: frameworks set it in place after the message was first seen.
     """
     known = _rendered.get(id(value))
-    calls = getattr(value, "tool_calls", None)
+    calls = value.__dict__.get("tool_calls")  # `getattr` goes a long way where a pydantic model has no such field
     if known is not None and known[0]() is value and known[1] is value.content and known[2] is calls:
         return known[3]
     plainly = _render(value)
@@ -57,15 +57,16 @@ def _render(value: BaseMessage) -> JSON:
     result: dict[str, JSON] = {"role": ROLES.get(value.type, value.type), "content": plain(value.content)}
     if value.name:
         result["name"] = value.name
-    calls = getattr(value, "tool_calls", None)
+    fields = value.__dict__
+    calls = fields.get("tool_calls")
     if calls:
         result["tool_calls"] = [
             {"id": call.get("id"), "name": call.get("name"), "args": plain(call.get("args"))} for call in calls
         ]
     for key in ("invalid_tool_calls", "tool_call_id"):
-        if getattr(value, key, None):
-            result[key] = plain(getattr(value, key))
-    if getattr(value, "status", None) == "error":
+        if fields.get(key):
+            result[key] = plain(fields[key])
+    if fields.get("status") == "error":
         result["status"] = "error"
     reasoning = value.additional_kwargs.get("reasoning_content")
     if reasoning:

@@ -34,8 +34,6 @@ class StartFacts:
     metadata: Mapping[str, Any]
     extra: Mapping[str, Any]
     """The remaining keyword arguments: `invocation_params`, `options`, `tool_call_id`, …"""
-    rendered: dict[str, Any] = field(default_factory=dict)
-    """What both records of the step say, filled when the first one is built."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,11 +57,14 @@ def snapshot(value: Any) -> Any:
     return list(value) if type(value) is list else value
 
 
-def build(step: OpenStep, start: StartFacts, end: EndFacts | None) -> Step:
-    """The step as far as it is known: started only, or ended."""
+def build_start(step: OpenStep, start: StartFacts) -> Step | None:
+    """The step as it started; None if it has ended by now: then its end follows, and says all of this."""
+    return Step(**_rendered(step, start)) if step.is_open else None
+
+
+def build(step: OpenStep, start: StartFacts, end: EndFacts) -> Step:
+    """The step as it ended."""
     common = _common(step, start, end)
-    if end is None:
-        return Step(**common)
     if step.kind == "model":
         return _model_call(step, start, end, common)
     if step.kind == "tool":
@@ -75,23 +76,18 @@ def build(step: OpenStep, start: StartFacts, end: EndFacts | None) -> Step:
     return ChainStep(**common)
 
 
-def _common(step: OpenStep, start: StartFacts, end: EndFacts | None) -> dict[str, Any]:
+def _common(step: OpenStep, start: StartFacts, end: EndFacts) -> dict[str, Any]:
     at = step.anchor.at
-    if not start.rendered:
-        start.rendered.update(_rendered(step, start))
-    common = {**start.rendered}
-    if end is not None:
-        common |= {
-            "state": end.state,
-            "end_ns": at(end.at),
-            "output": plain(end.payload) if step.kind != "model" else None,
-            "error_type": end.error_type,
-            "error_message": end.error_message,
-            "events": tuple((name, at(moment), plain(data)) for name, moment, data in end.events),
-            "paused_at": step.paused_at,
-            "resumed_from": step.resumed_from,
-        }
-    return common
+    return _rendered(step, start) | {
+        "state": end.state,
+        "end_ns": at(end.at),
+        "output": plain(end.payload) if step.kind != "model" else None,
+        "error_type": end.error_type,
+        "error_message": end.error_message,
+        "events": tuple((name, at(moment), plain(data)) for name, moment, data in end.events),
+        "paused_at": step.paused_at,
+        "resumed_from": step.resumed_from,
+    }
 
 
 def _rendered(step: OpenStep, start: StartFacts) -> dict[str, Any]:
@@ -149,7 +145,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         **common,
         params=_mapping(plain(start.extra.get("invocation_params"))),
         options=_mapping(plain(start.extra.get("options"))),
-        serialized=_mapping(plain(start.serialized)),
+        serialized={"kwargs": plain((start.serialized or {}).get("kwargs"))},
         response=response,
         tokens=_tokens(step, last, result),
         finish_reason=_finish_reason(response, result),

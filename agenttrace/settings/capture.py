@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import orjson
+
 from agenttrace.records import SettingValue, Voice
 from agenttrace.settings.prompts import prompt_settings
 from agenttrace.settings.tools import tool_settings
@@ -71,15 +73,30 @@ class Source:
 def read_settings(call: ModelCall) -> dict[str, SettingValue]:
     """Every dimension of D7 that is known of this call."""
     sources = tuple(_sources(call))
-    settings = dict(_identity(call, sources))
-    for dimension, paths in PATHS.items():
-        found = _first(sources, paths)
-        if found is not None:
-            settings[dimension] = found
-    settings |= _penalties(sources)
-    settings |= _output(call, sources)
-    settings |= tool_settings(_tools(sources))
-    settings |= prompt_settings(call)
+    return {**_asked(sources), **dict(_identity(call, sources)), **prompt_settings(call)}
+
+
+_known: dict[bytes, dict[str, SettingValue]] = {}
+KNOWN_REQUESTS = 256
+"""How many requests' settings are remembered: an agent asks in the same few ways again and again."""
+
+
+def _asked(sources: tuple[Source, ...]) -> dict[str, SettingValue]:
+    """What was asked for, as far as it does not change from call to call. Read once for the same sources."""
+    key = orjson.dumps([(source.name, source.values, source.is_complete) for source in sources])
+    settings = _known.get(key)
+    if settings is None:
+        settings = {}
+        for dimension, paths in PATHS.items():
+            found = _first(sources, paths)
+            if found is not None:
+                settings[dimension] = found
+        settings |= _penalties(sources)
+        settings |= _output(sources)
+        settings |= tool_settings(_tools(sources))
+        if len(_known) >= KNOWN_REQUESTS:
+            _known.clear()
+        _known[key] = settings
     return settings
 
 
@@ -111,6 +128,8 @@ def _first(sources: Sequence[Source], paths: Sequence[str]) -> SettingValue | No
 
 
 def _at(values: Mapping[str, JSON], path: str) -> JSON:
+    if "." not in path:
+        return values.get(path)
     value: JSON = values
     for key in path.split("."):
         if not isinstance(value, Mapping):
@@ -171,7 +190,7 @@ def _penalties(sources: Sequence[Source]) -> dict[str, SettingValue]:
     return {}
 
 
-def _output(call: ModelCall, sources: Sequence[Source]) -> dict[str, SettingValue]:
+def _output(sources: Sequence[Source]) -> dict[str, SettingValue]:
     """The format that was asked for and the schema it must follow."""
     for source in sources:
         asked = source.values.get("response_format") or source.values.get("format") or _at(source.values, "text.format")

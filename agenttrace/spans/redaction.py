@@ -67,7 +67,10 @@ def scrub_line(line: bytes) -> bytes:
 
 def _is_suspect(line: bytes) -> bool:
     lower = line.lower()
-    return any(marker in lower for marker in MARKERS) or (b"://" in lower and b"@" in lower)
+    for marker in MARKERS:  # noqa: SIM110  # `any` over a generator takes three times as long
+        if marker in lower:
+            return True
+    return b"://" in lower and b"@" in lower
 
 
 def scrub_record(span: SpanRecord) -> SpanRecord:

@@ -30,6 +30,8 @@ KNOWN_HASHES = 65_536
 KNOWN_LISTS = 256
 KNOWN_VALUES = 16_384
 
+SCALARS = (int, float, bool, type(None))
+
 Emit = Callable[[Mapping[str, JSON]], None]
 
 
@@ -66,12 +68,18 @@ class ContentWriter:
 
     def intern(self, value: JSON) -> JSON:
         """The value with long texts, messages and lists of objects replaced by references."""
+        kind = type(value)
+        if kind in SCALARS:
+            return value
         if isinstance(value, str):
             return {"@content": self._content(value)} if len(value) >= LONG_TEXT else value
         if isinstance(value, Mapping):
             if "role" in value and "content" in value:
                 return {"@content": self._content(value)}
-            return {_escape(key): self.intern(item) for key, item in value.items()}
+            return {
+                "@" + key if key[:1] == "@" else key: item if type(item) in SCALARS else self.intern(item)
+                for key, item in value.items()
+            }
         if isinstance(value, (list, tuple)):
             return self._intern_list(value)
         return value
@@ -131,10 +139,6 @@ def _common_prefix(known: Sequence[object], items: Sequence[object]) -> int:
     if all(map(is_, known[:length], items)):
         return length
     return next(i for i in count() if known[i] is not items[i])
-
-
-def _escape(key: str) -> str:
-    return "@" + key if key.startswith("@") else key
 
 
 def references(value: JSON) -> Iterable[tuple[str, str]]:

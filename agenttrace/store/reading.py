@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, Literal
 
 import duckdb
@@ -106,19 +106,7 @@ class Store:
     def run(self, ref: str) -> RunRecord:
         """A run by id, by the beginning of one, or by name (then the latest). `RunNotFound` lists what there is."""
         with self._connection() as connection:
-            rows = _rows(
-                connection,
-                """
-                SELECT * FROM runs WHERE run_id = $ref OR name = $ref OR starts_with(run_id, $ref)
-                ORDER BY run_id = $ref DESC, name = $ref DESC, start_ns DESC
-                """,
-                ref=ref,
-            )
-            exact = [row for row in rows if ref in (row["run_id"], row["name"])]
-            if not exact and len(rows) != 1:
-                names = connection.execute("SELECT DISTINCT name FROM runs ORDER BY name LIMIT 8").fetchall()
-                raise RunNotFound(_not_found("run", ref, len(rows), [name for (name,) in names], "list --runs"))
-        return run_from_row((exact or rows)[0])
+            return find_run(connection, ref)
 
     def traces(self, limit: int | None = None) -> tuple[TraceSummary, ...]:
         """Newest first, with the tokens of their model calls; a count that no call reported is None."""
@@ -164,6 +152,10 @@ class Store:
             row = connection.execute("SELECT coalesce(sum(damaged), 0) FROM segments").fetchone()
         return int(row[0]) if row else 0
 
+    def connection(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
+        """The open database, up to date: for answers that take several queries."""
+        return self._connection()
+
     @contextmanager
     def _connection(self) -> Iterator[duckdb.DuckDBPyConnection]:
         with locked_database(self._layout) as connection:
@@ -188,6 +180,23 @@ class Store:
         spans = [span_from_row(row, phases[row["span_id"]], attempts[row["span_id"]]) for row in finished]
         spans += [unfinished_from_row(row) for row in unfinished]
         return tuple(sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None, span.span_id)))
+
+
+def find_run(connection: duckdb.DuckDBPyConnection, ref: str) -> RunRecord:
+    """A run by id, by the beginning of one, or by name (then the latest). `RunNotFound` lists what there is."""
+    rows = _rows(
+        connection,
+        """
+        SELECT * FROM runs WHERE run_id = $ref OR name = $ref OR starts_with(run_id, $ref)
+        ORDER BY run_id = $ref DESC, name = $ref DESC, start_ns DESC
+        """,
+        ref=ref,
+    )
+    exact = [row for row in rows if ref in (row["run_id"], row["name"])]
+    if not exact and len(rows) != 1:
+        names = connection.execute("SELECT DISTINCT name FROM runs ORDER BY name LIMIT 8").fetchall()
+        raise RunNotFound(_not_found("run", ref, len(rows), [name for (name,) in names], "list --runs"))
+    return run_from_row((exact or rows)[0])
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> list[dict[str, Any]]:

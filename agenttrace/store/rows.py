@@ -157,5 +157,5 @@ def table_of(row: object) -> str | None:
     return cast(str, table) if table in TABLES else None
 
 
-TABLES = ("runs", "spans", "span_starts", "phases", "attempts", "contents", "links", "counters")
+TABLES = ("runs", "spans", "span_starts", "phases", "attempts", "contents", "links", "counters", "results")
 

@@ -138,6 +138,19 @@ CREATE TABLE links (
     depth         INTEGER NOT NULL    -- from 1
 );
 
+-- How one attempt at a case ended and was judged.
+CREATE TABLE results (
+    run_id        VARCHAR NOT NULL,
+    case_id       VARCHAR NOT NULL,
+    repetition    INTEGER NOT NULL,   -- from 1 within the case
+    cluster       VARCHAR,            -- cases with one source share it
+    outcome       VARCHAR NOT NULL,   -- scored, or why not: agent_error, timeout, limit, refusal, infra_error, …
+    scores        JSON,               -- name to number
+    metrics       JSON,               -- name to number: seconds in names that end in _s
+    settings      JSON,               -- a reference: dimension to {value, voice, source}, where another tool told them
+    trace_id      VARCHAR             -- NULL for a result without a trace
+);
+
 -- What a process could not record; the latest row of a process counts.
 CREATE TABLE counters (
     process        VARCHAR NOT NULL,

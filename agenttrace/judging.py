@@ -1,0 +1,41 @@
+"""The composition root of reading: loads what two runs left in a store, and compares them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from agenttrace.comparison import compare as comparing
+from agenttrace.comparison.compare import Comparison
+from agenttrace.comparison.evidence import RunEvidence
+from agenttrace.records import RunRecord
+from agenttrace.settings.contract import Contract
+from agenttrace.store.evidence import read_contract, read_evidence
+from agenttrace.store.reading import Store
+
+
+def load_evidence(store: Store, ref: str) -> RunEvidence:
+    """What a comparison needs of one run, by its id, the beginning of one, or its name."""
+    with store.connection() as connection:
+        return read_evidence(connection, ref)
+
+
+def load_contracts(store: Store, refs: Sequence[str]) -> tuple[tuple[RunRecord, Contract], ...]:
+    """Runs with their contracts, in the order asked for."""
+    with store.connection() as connection:
+        return tuple(read_contract(connection, ref) for ref in refs)
+
+
+def compare(
+    store: Store, baseline_ref: str, candidate_ref: str, changed: Sequence[str] = (), *, strict: bool = False
+) -> Comparison:
+    """Compare two runs of a store. `changed` declares what differs on purpose (`sampling`, `prompt:planner`).
+
+    Raises:
+        RunNotFound: a run is not there.
+        UnknownDimension, UnknownCallSite, UndeclarableDimension: `changed` names what cannot be declared.
+        NoModelCalls: a run holds nothing to compare.
+    """
+    with store.connection() as connection:
+        baseline = read_evidence(connection, baseline_ref)
+        candidate = read_evidence(connection, candidate_ref)
+    return comparing.compare(baseline, candidate, changed, strict=strict)

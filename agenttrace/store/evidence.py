@@ -1,0 +1,238 @@
+"""What a comparison needs of a run, read without inputs and outputs: settings, times and tokens by trace, results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import duckdb
+import orjson
+
+from agenttrace.comparison.evidence import Outcome, Repetition, RunEvidence
+from agenttrace.records import CaptureCounters, RunRecord
+from agenttrace.settings.contract import Contract, ObservedCall, fold_calls
+from agenttrace.store.reading import find_run
+from agenttrace.store.stored_settings import NO_SETTINGS, read_settings
+
+TRACES = """
+WITH traces AS (
+    SELECT
+        trace_id,
+        arg_min(span_id, (parent_id IS NOT NULL, start_ns)) AS span_id,
+        min(start_ns) AS start_ns,
+        max(end_ns) - min(start_ns) AS latency_ns,
+        sum(end_ns - start_ns) FILTER (WHERE kind = 'model') AS model_ns,
+        count(*) FILTER (WHERE kind = 'model' AND state = 'ok') AS answered,
+        count(input_tokens) FILTER (WHERE kind = 'model') AS input_told,
+        sum(input_tokens) FILTER (WHERE kind = 'model') AS input_tokens,
+        count(output_tokens) FILTER (WHERE kind = 'model') AS output_told,
+        sum(output_tokens) FILTER (WHERE kind = 'model') AS output_tokens
+    FROM spans
+    WHERE run_id = $run_id
+    GROUP BY trace_id
+)
+SELECT
+    traces.* EXCLUDE (span_id),
+    roots.state,
+    roots.metadata ->> 'case' AS case_id
+FROM traces
+JOIN (SELECT trace_id, span_id, state, metadata FROM spans WHERE run_id = $run_id) AS roots USING (trace_id, span_id)
+ORDER BY start_ns, trace_id
+"""
+
+UNFINISHED_TRACES = """
+SELECT trace_id, bool_or(parent_id IS NULL) AS is_root
+FROM span_starts
+WHERE run_id = $run_id AND span_id NOT IN (SELECT span_id FROM spans WHERE run_id = $run_id)
+GROUP BY trace_id
+"""
+
+MODEL_CALLS = """
+SELECT coalesce(call_site, '') AS call_site, settings, trace_id, start_ns, state = 'ok' AS is_answered
+FROM spans
+WHERE run_id = $run_id AND kind = 'model'
+ORDER BY start_ns, span_id
+"""
+
+# Only totals that are known of every call of the trace: a sum over some of them would be another number.
+PHASES = """
+WITH calls AS (
+    SELECT trace_id, span_id, kind
+    FROM spans
+    WHERE run_id = $run_id AND kind IN ('model', 'tool')
+),
+totals AS (
+    SELECT
+        calls.trace_id,
+        calls.kind,
+        phases.name,
+        sum(phases.ns) AS ns,
+        count(phases.ns) AS known,
+        count(*) FILTER (WHERE phases.ns IS NULL AND phases.source = 'not-applicable') AS inapplicable
+    FROM phases
+    JOIN calls USING (trace_id, span_id)
+    GROUP BY ALL
+)
+SELECT totals.trace_id, totals.kind, totals.name, totals.ns
+FROM totals
+JOIN (SELECT trace_id, kind, count(*) AS calls FROM calls GROUP BY ALL) USING (trace_id, kind)
+WHERE known > 0 AND known + inapplicable = calls
+"""
+
+RESULTS = """
+SELECT case_id, repetition, cluster, outcome, scores, metrics, settings, trace_id
+FROM results
+WHERE run_id = $run_id
+"""
+
+COUNTERS = "SELECT process, capture_errors, dropped, last_error FROM counters WHERE process = $process"
+
+BATCH = 512
+"""Rows that are in memory as text at a time."""
+
+OUTCOMES: Mapping[str, Outcome] = {
+    "ok": "scored",
+    "handed_off": "scored",
+    "error": "agent_error",
+    "timed_out": "timeout",
+}
+"""How a trace's root ended, as a result; every other end says nothing about the agent."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Trace:
+    """One trace's share of a run's results."""
+
+    case: str | None
+    outcome: Outcome
+    metrics: dict[str, float]
+
+
+def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str) -> RunEvidence:
+    """All that a comparison needs of the run `ref`. `RunNotFound` lists what there is."""
+    run = find_run(connection, ref)
+    unfinished = {row["trace_id"]: row["is_root"] for row in _rows(connection, UNFINISHED_TRACES, run_id=run.run_id)}
+    traces = _traces(connection, run.run_id, unfinished)
+    results = list(_rows(connection, RESULTS, run_id=run.run_id))
+    return RunEvidence(
+        run=run,
+        contract=_contract(connection, run.run_id, traces, results),
+        repetitions=tuple(_repetitions(traces, results)),
+        counters=_counters(connection, run),
+        is_unfinished=run.end_ns is None,
+        unfinished_traces=len(unfinished),
+    )
+
+
+def read_contract(connection: duckdb.DuckDBPyConnection, ref: str) -> tuple[RunRecord, Contract]:
+    """The run `ref` and its contract, without its results."""
+    run = find_run(connection, ref)
+    results = list(_rows(connection, RESULTS, run_id=run.run_id))
+    return run, _contract(connection, run.run_id, _traces(connection, run.run_id, {}), results)
+
+
+def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> Iterator[dict[str, Any]]:
+    cursor = connection.execute(query, parameters)
+    names = [column[0] for column in cursor.description or ()]
+    while batch := cursor.fetchmany(BATCH):
+        for values in batch:
+            yield dict(zip(names, values, strict=True))
+
+
+def _traces(connection: duckdb.DuckDBPyConnection, run_id: str, unfinished: Mapping[str, bool]) -> dict[str, _Trace]:
+    """By trace id, in the order of time. `unfinished`: whether it is a trace's root that never ended."""
+    traces = {}
+    for row in _rows(connection, TRACES, run_id=run_id):
+        never_ended = unfinished.get(row["trace_id"], False)
+        traces[row["trace_id"]] = _Trace(
+            case=row["case_id"],
+            outcome="cancelled" if never_ended else OUTCOMES.get(row["state"], "cancelled"),
+            metrics=_trace_metrics(row),
+        )
+    for row in _rows(connection, PHASES, run_id=run_id):
+        prefix = "tool_" if row["kind"] == "tool" else ""
+        traces[row["trace_id"]].metrics[f"{prefix}{row['name']}_s"] = int(row["ns"]) / 1e9
+    return traces
+
+
+def _trace_metrics(row: Mapping[str, Any]) -> dict[str, float]:
+    metrics: dict[str, float] = {}
+    if row["latency_ns"] is not None:
+        metrics["latency_s"] = row["latency_ns"] / 1e9
+    if row["model_ns"] is not None:
+        metrics["model_s"] = int(row["model_ns"]) / 1e9
+    for name in ("input", "output"):
+        # A call that tells no tokens makes the sum unknown; one that failed has none to tell.
+        if row["answered"] and row[f"{name}_told"] >= row["answered"]:
+            metrics[f"{name}_tokens"] = float(row[f"{name}_tokens"])
+    return metrics
+
+
+def _contract(
+    connection: duckdb.DuckDBPyConnection, run_id: str, traces: Mapping[str, _Trace], results: list[dict[str, Any]]
+) -> Contract:
+    settings = read_settings(connection, run_id)
+    calls = [
+        ObservedCall(
+            call_site=row["call_site"],
+            settings=(told := settings.get(row["settings"], NO_SETTINGS)).shared,
+            own=told.own,
+            trace_id=row["trace_id"],
+            case=traces[row["trace_id"]].case,
+            start_ns=row["start_ns"],
+            is_answered=row["is_answered"],
+        )
+        for row in _rows(connection, MODEL_CALLS, run_id=run_id)
+    ]
+    is_recorded = bool(calls)
+    for number, row in enumerate(results):
+        # A result of another tool stands for its model calls; of one that was recorded here the calls themselves tell.
+        if row["settings"] is not None or not is_recorded:
+            calls.append(
+                ObservedCall(
+                    call_site="",
+                    settings=(told := settings.get(row["settings"], NO_SETTINGS)).shared,
+                    own=told.own,
+                    trace_id=row["trace_id"] or f"result {number}",
+                    case=row["case_id"],
+                    start_ns=number,
+                )
+            )
+    return fold_calls(calls)
+
+
+def _repetitions(traces: Mapping[str, _Trace], results: list[dict[str, Any]]) -> Iterator[Repetition]:
+    """The results, with the times of their traces; then the traces that nobody judged."""
+    numbers: dict[str, int] = {}
+    judged = set()
+    for row in results:
+        judged.add(row["trace_id"])
+        trace = traces.get(row["trace_id"] or "")
+        numbers[row["case_id"]] = max(numbers.get(row["case_id"], 0), row["repetition"])
+        yield Repetition(
+            case=row["case_id"],
+            number=row["repetition"],
+            cluster=row["cluster"],
+            outcome=row["outcome"],
+            scores=orjson.loads(row["scores"] or "{}"),
+            metrics={**(trace.metrics if trace else {}), **orjson.loads(row["metrics"] or "{}")},
+            trace_id=row["trace_id"],
+        )
+    for trace_id, trace in traces.items():
+        if trace.case is not None and trace_id not in judged:
+            numbers[trace.case] = numbers.get(trace.case, 0) + 1
+            yield Repetition(
+                case=trace.case,
+                number=numbers[trace.case],
+                outcome=trace.outcome,
+                metrics=trace.metrics,
+                trace_id=trace_id,
+            )
+
+
+def _counters(connection: duckdb.DuckDBPyConnection, run: RunRecord) -> CaptureCounters | None:
+    if run.process is None:
+        return None
+    row = next(_rows(connection, COUNTERS, process=run.process), None)
+    return CaptureCounters(**row) if row else None

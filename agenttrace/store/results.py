@@ -1,0 +1,74 @@
+"""Results in and out of the store: how each attempt at a case ended, and what it scored."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import orjson
+
+from agenttrace.comparison.evidence import Outcome
+from agenttrace.records import RunRecord, SettingValue
+from agenttrace.store.content import ContentWriter
+from agenttrace.store.database import locked_database
+from agenttrace.store.journal import SUFFIX
+from agenttrace.store.layout import Layout, store_path
+from agenttrace.store.merge import merge
+from agenttrace.store.rows import Row, run_row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultRecord:
+    """One attempt at a case, as it is stored with its run."""
+
+    case: str
+    repetition: int
+    """From 1 within the case."""
+    outcome: Outcome
+    cluster: str | None = None
+    scores: Mapping[str, float] = field(default_factory=dict)
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    settings: Mapping[str, SettingValue] = field(default_factory=dict)
+    """What another tool said of its model calls; empty where the calls are stored themselves."""
+    trace_id: str | None = None
+
+
+def result_row(run_id: str, result: ResultRecord, content: ContentWriter) -> Row:
+    return {
+        "r": "results",
+        "run_id": run_id,
+        "case_id": result.case,
+        "repetition": result.repetition,
+        "cluster": result.cluster,
+        "outcome": result.outcome,
+        "scores": dict(result.scores),
+        "metrics": dict(result.metrics),
+        "settings": content.whole(
+            {
+                name: {"value": setting.value, "voice": setting.voice, "source": setting.source}
+                for name, setting in result.settings.items()
+            }
+        ),
+        "trace_id": result.trace_id,
+    }
+
+
+def import_results(path: str | os.PathLike[str] | None, run: RunRecord, results: Sequence[ResultRecord]) -> bool:
+    """Add a run with its results, whole or not at all. Creates the store. False: the run was there already."""
+    layout = Layout(store_path(path))
+    layout.create()
+    with locked_database(layout) as connection:
+        merge(layout, connection)
+        if connection.execute("SELECT 1 FROM runs WHERE run_id = ?", [run.run_id]).fetchone():
+            return False
+        rows: list[Row] = [run_row(run)]
+        content = ContentWriter(rows.append)
+        rows.extend([result_row(run.run_id, result, content) for result in results])
+        name = f"import-{secrets.token_hex(8)}"
+        starting = layout.journal / f"{name}.starting"
+        starting.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+        starting.rename(layout.journal / f"{name}{SUFFIX}")
+        merge(layout, connection)
+    return True
