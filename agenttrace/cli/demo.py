@@ -67,7 +67,7 @@ def _local_model(console: Console) -> Iterator[LocalModel]:
     try:
         with serve_local_model() as model:
             status.stop()
-            console.print(f"Local model: {model.name}, served by llama.cpp at {model.base_url} (one thread, this machine)")
+            console.print(f"{model.name} is up, on this machine, on one thread")
             yield model
     finally:
         status.stop()

@@ -1,0 +1,1 @@
+"""Drawings of results; computes nothing. Import from the module that defines a name."""
