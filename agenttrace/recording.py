@@ -18,11 +18,13 @@ from typing import TYPE_CHECKING, Any
 
 from agenttrace import clock
 from agenttrace.langchain.handler import CallbackHandler
+from agenttrace.langchain.hook import register_hook
 from agenttrace.langchain.open_steps import OpenSteps
 from agenttrace.records import RunRecord
 from agenttrace.steps import JSON, StepSink
 from agenttrace.store.journal import process_name
 from agenttrace.store.layout import Layout, store_path
+from agenttrace.transport.tap import install_tap
 from agenttrace.writer import Writer
 
 if TYPE_CHECKING:
@@ -48,7 +50,6 @@ class Recording:
 _recording: ContextVar[Recording | None] = ContextVar("agenttrace_recording", default=None)
 _hook: ContextVar[CallbackHandler | None] = ContextVar("agenttrace_hook", default=None)
 _installed: list[CallbackHandler] = []
-_hook_registered = False
 _process_run: list[str] = []
 _process_run_name: list[str] = []
 
@@ -86,6 +87,10 @@ class AgentTraceHandler(CallbackHandler):
             return _writer(recording.store)
         return _writer(self._default_store)
 
+    def before_model_call(self) -> None:
+        if self._transport:
+            install_tap()
+
     def current_run(self) -> str:
         recording = _recording.get()
         return recording.run_id if recording is not None else _unnamed_run()
@@ -110,7 +115,7 @@ def record(
     recording = Recording(run.run_id, name, store_path(store))
     writer = _writer(recording.store)
     writer.put(partial(_itself, run))
-    _register_hook()
+    register_hook(_hooked_handler)
     recording_token = _recording.set(recording)
     hook_token = _hook.set(_hook.get() or AgentTraceHandler())
     try:
@@ -128,7 +133,7 @@ def install(store: str | os.PathLike[str] | None = None) -> AgentTraceHandler:
     """Record every LangChain run of this process from now on, without touching the code that makes them."""
     handler = AgentTraceHandler(store)
     _installed[:] = [handler]
-    _register_hook()
+    register_hook(_hooked_handler)
     return handler
 
 
@@ -138,21 +143,9 @@ def flush(timeout_s: float = 5.0) -> None:
         writer.flush(timeout_s)
 
 
-class _HookVariable:
-    """What LangChain asks for the handler of the current context: that of `record()`, else the installed one."""
-
-    def get(self) -> CallbackHandler | None:
-        return _hook.get() or (_installed[0] if _installed else None)
-
-
-def _register_hook() -> None:
-    global _hook_registered
-    if not _hook_registered:
-        from langchain_core.tracers.context import register_configure_hook  # takes about 0.5 s to import
-
-        _hook_registered = True
-        variable: Any = _HookVariable()  # LangChain only calls `.get()`; a real variable would be unset in new threads
-        register_configure_hook(variable, inheritable=True)
+def _hooked_handler() -> CallbackHandler | None:
+    """The handler for a run that starts here: that of the surrounding `record()`, else the installed one."""
+    return _hook.get() or (_installed[0] if _installed else None)
 
 
 def _writer(store: Path) -> Writer:
@@ -167,9 +160,7 @@ def _writer(store: Path) -> Writer:
 
 
 def _new_run(name: str, **fields: Any) -> RunRecord:
-    run = RunRecord(
-        run_id=secrets.token_hex(8), name=name, start_ns=clock.wall_ns(), process=process_name(), **fields
-    )
+    run = RunRecord(run_id=secrets.token_hex(8), name=name, start_ns=clock.wall_ns(), process=process_name(), **fields)
     _runs[run.run_id] = run
     if len(_runs) > REMEMBERED_RUNS:
         _runs.popitem(last=False)

@@ -202,6 +202,9 @@ class ModelCall(Step):
     last_content_ns: int | None = None
     chunks: int | None = None
     attempts: tuple[Attempt, ...] = ()
+    seen_attempts: tuple[OpenAttempt, ...] = ()
+    """The attempts as the tap left them, not read yet; `anchor` turns their times into times of day."""
+    anchor: Anchor | None = None
 
     @property
     def report(self) -> Mapping[str, JSON]:

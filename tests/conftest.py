@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -39,11 +38,11 @@ def fake_clock(monkeypatch: pytest.MonkeyPatch) -> FakeClock:
 
 
 @pytest.fixture
-def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty folder for a store, which is also the default one."""
     path = tmp_path / "store"
     monkeypatch.setenv("AGENTTRACE_STORE", str(path))
-    yield path
+    return path
 
 
 def require(is_there: bool, what: str) -> None:

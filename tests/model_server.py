@@ -17,7 +17,7 @@ class Exchange(BaseHTTPRequestHandler):
     """One request, with ways to answer it."""
 
     protocol_version = "HTTP/1.1"
-    server: ModelServer  # type: ignore[assignment]  # ours
+    server: ModelServer
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length") or 0)
@@ -26,12 +26,12 @@ class Exchange(BaseHTTPRequestHandler):
         replies = self.server.replies
         (replies.pop(0) if len(replies) > 1 else replies[0])(self)
 
-    do_GET = do_POST
-
     def log_message(self, *_: Any) -> None:
         """Say nothing."""
 
-    def send(self, document: Any, *, status: int = 200, headers: dict[str, str] | None = None, packed: bool = False) -> None:
+    def send(
+        self, document: Any, *, status: int = 200, headers: dict[str, str] | None = None, packed: bool = False
+    ) -> None:
         data = json.dumps(document).encode()
         if packed:
             data = gzip.compress(data)
@@ -59,8 +59,6 @@ class Exchange(BaseHTTPRequestHandler):
 
     def end_stream(self) -> None:
         self.wfile.write(b"0\r\n\r\n")
-
-
 
 
 class ModelServer(ThreadingHTTPServer):

@@ -35,14 +35,16 @@ from agenttrace.store.layout import store_path
 def run(
     store: str | None, name: str | None, quiet: bool, module: str | None, arguments: tuple[str, ...]
 ) -> Callable[[], None]:
-    """Run a Python program and record every LangChain and LangGraph call it makes.
+    r"""Run a Python program and record every LangChain and LangGraph call it makes.
 
     \b
     agenttrace run app.py [ARGUMENTS]
     agenttrace run -m package.module [ARGUMENTS]
     """
     if module is None and not arguments:
-        raise UsageError("No program was named. Give a script, 'agenttrace run app.py', or a module, 'agenttrace run -m app'.")
+        raise UsageError(
+            "No program was named. Give a script, 'agenttrace run app.py', or a module, 'agenttrace run -m app'."
+        )
     program = _module(module, arguments) if module is not None else _script(arguments[0], arguments[1:])
     path = store_path(store)
 
@@ -65,7 +67,9 @@ def _script(script: str, arguments: tuple[str, ...]) -> Callable[[], None]:
     if path.is_dir() and (path / "__main__.py").is_file():
         path = path / "__main__.py"
     if not path.is_file():
-        raise ScriptNotFound(f"There is no script {script}. Check the path; a module is run with 'agenttrace run -m NAME'.")
+        raise ScriptNotFound(
+            f"There is no script {script}. Check the path; a module is run with 'agenttrace run -m NAME'."
+        )
     try:
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
@@ -100,7 +104,9 @@ def _module(module: str, arguments: tuple[str, ...]) -> Callable[[], None]:
     except (ImportError, ValueError):
         found = None
     if found is None:
-        raise ScriptNotFound(f"There is no module {module}. Check its name, and that it is importable from {os.getcwd()}.")
+        raise ScriptNotFound(
+            f"There is no module {module}. Check its name, and that it is importable from {os.getcwd()}."
+        )
 
     def program() -> None:
         sys.argv = [module, *arguments]

@@ -99,7 +99,10 @@ def stream_usage(usages: list[Mapping[str, Any]]) -> Mapping[str, Any]:
     for usage in usages:
         for key, value in usage.items():
             if isinstance(value, Mapping):
-                total[key] = {**total.get(key, {}), **{name: count for name, count in value.items() if count is not None}}
+                total[key] = {
+                    **total.get(key, {}),
+                    **{name: count for name, count in value.items() if count is not None},
+                }
             elif isinstance(value, int):
                 total[key] = total.get(key, 0) + value
     return total

@@ -24,7 +24,6 @@ from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
 from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
 from agenttrace.langchain.vanished import VanishedCalls
 from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
-from agenttrace.transport.tap import install_tap
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
@@ -76,6 +75,9 @@ class CallbackHandler(BaseCallbackHandler):
     def sink(self) -> StepSink:
         """Where a step that starts now is recorded."""
         raise NotImplementedError
+
+    def before_model_call(self) -> None:
+        """A model call is about to start: whoever watches its requests must be ready now."""
 
     def current_run(self) -> str:
         """The id of the run that a root starting now belongs to."""
@@ -188,8 +190,8 @@ class CallbackHandler(BaseCallbackHandler):
                 known.sinks.append(sink)
                 sink.put(partial(build_start, known.step, known.start))
             return
-        if kind == "model" and self._transport:
-            install_tap()
+        if kind == "model":
+            self.before_model_call()
         metadata = kwargs.pop("metadata", None) or {}
         facts = StartFacts(serialized, payload, tuple(kwargs.pop("tags", None) or ()), dict(metadata), kwargs)
         outer = ambient.surrounding_span()
@@ -257,7 +259,6 @@ class CallbackHandler(BaseCallbackHandler):
             step.tool_asks = step.tools_started = None
         for sink in entry.sinks:
             sink.put(partial(build, step, entry.start, facts))
-
 
     def _add_missing_tools(self, node: Entry, outputs: Any, at: int) -> None:
         for step, call_id, text in never_started(node.step, outputs, at):

@@ -95,7 +95,7 @@ def plain(value: Any, depth: int = 0) -> JSON:
 def _is_plain(value: Any) -> bool:
     """Whether it is JSON as it stands: asked of every item, so it looks at types and at nothing else."""
     kind = type(value)
-    return kind is str and value.isascii() or kind in _SCALARS
+    return (kind is str and value.isascii()) or kind in _SCALARS
 
 
 _SCALARS = (bool, type(None))
@@ -115,7 +115,9 @@ def _structure(value: Any, depth: int) -> JSON:
         return message(value)
     if isinstance(value, dict):
         return {
-            key if type(key) is str and key.isascii() else _text(str(key)): item if _is_plain(item) else plain(item, depth)
+            key if type(key) is str and key.isascii() else _text(str(key)): item
+            if _is_plain(item)
+            else plain(item, depth)
             for key, item in value.items()
         }
     if isinstance(value, (list, tuple, set, frozenset)):

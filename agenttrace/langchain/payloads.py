@@ -14,8 +14,7 @@ from langchain_core.outputs import LLMResult
 
 from agenttrace.langchain.chunks import stream_usage
 from agenttrace.langchain.messages import generations, plain
-from agenttrace.steps import JSON, Attempt, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
-from agenttrace.transport.bodies import finish_attempt
+from agenttrace.steps import JSON, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
 
 MAX_ERROR_TEXT = 20_000
 
@@ -157,12 +156,9 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         first_tool_ns=moment(step.first_tool),
         last_content_ns=moment(step.last_content),
         chunks=step.chunks or None,
-        attempts=_attempts(step),
+        seen_attempts=tuple(step.attempts or ()),
+        anchor=step.anchor,
     )
-
-
-def _attempts(step: OpenStep) -> tuple[Attempt, ...]:
-    return tuple(finish_attempt(attempt, step.anchor) for attempt in step.attempts or ())
 
 
 def _last_message(result: LLMResult | None) -> BaseMessage | None:
@@ -236,4 +232,3 @@ def _finish_reason(response: Mapping[str, JSON], result: LLMResult | None) -> st
 def chat_messages(batch: Sequence[Sequence[BaseMessage]]) -> list[BaseMessage]:
     """The one conversation of a start callback: LangChain sends one event a prompt."""
     return list(batch[0]) if batch else []
-

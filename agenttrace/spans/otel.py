@@ -1,5 +1,6 @@
 """A record to OpenTelemetry spans: itself, its phases and its HTTP attempts as children. Ids are derived from the step's, so
-that a span that is sent twice is the same span."""
+that a span that is sent twice is the same span.
+"""
 
 from __future__ import annotations
 

@@ -9,6 +9,7 @@ from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, SpanRecord, Usage
 from agenttrace.settings.capture import read_settings
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
+from agenttrace.transport.bodies import with_attempts
 
 
 def trace_hex(trace_id: int) -> str:
@@ -23,7 +24,7 @@ def span_record(step: Step) -> SpanRecord:
     """What the store keeps of a step that has started or ended."""
     parts: dict[str, Any] = {}
     if isinstance(step, ModelCall):
-        parts = _model_parts(step)
+        parts = _model_parts(with_attempts(step))
     elif isinstance(step, ToolCall):
         parts = {"phases": split_tool_phases(step)}
     error = None

@@ -67,7 +67,7 @@ def scrub_line(line: bytes) -> bytes:
 
 def _is_suspect(line: bytes) -> bool:
     lower = line.lower()
-    for marker in MARKERS:  # noqa: SIM110  # `any` over a generator takes three times as long
+    for marker in MARKERS:  # `any` over a generator takes three times as long
         if marker in lower:
             return True
     return b"://" in lower and b"@" in lower

@@ -111,7 +111,9 @@ class ContentWriter:
         digest = content_hash(body)
         if digest not in self._written:
             self._written[digest] = True
-            self._emit({"r": "contents", "hash": digest, "body": orjson.Fragment(body)})  # a Fragment is spliced in as it is
+            self._emit(
+                {"r": "contents", "hash": digest, "body": orjson.Fragment(body)}
+            )  # a Fragment is spliced in as it is
         return digest
 
     def _chain(self, items: Sequence[JSON]) -> str:
@@ -179,6 +181,4 @@ def expand(value: JSON, contents: Mapping[str, JSON], chains: Mapping[str, Seque
         hashes = [*_hashes(value.get("@head")), *_hashes(value.get("@list"))]
         hashes += chains.get(str(value.get("@chain")), ())
         return [contents.get(digest, MISSING) for digest in hashes]
-    return {
-        key[1:] if key.startswith("@@") else key: expand(item, contents, chains) for key, item in value.items()
-    }
+    return {key[1:] if key.startswith("@@") else key: expand(item, contents, chains) for key, item in value.items()}

@@ -113,7 +113,9 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
 def _unreadable(layout: Layout, text: str) -> NotAStore | StoreUnwritable | NewerSchema:
     first_line = text.splitlines()[0]
     if "Permission denied" in text or "read-only" in text.lower():
-        return StoreUnwritable(f"{layout.database} cannot be written: {first_line} Make the folder writable, or copy it.")
+        return StoreUnwritable(
+            f"{layout.database} cannot be written: {first_line} Make the folder writable, or copy it."
+        )
     if "version number" in text:
         return NewerSchema(
             f"{layout.database} was written by a newer DuckDB than the one installed here. "

@@ -157,9 +157,7 @@ def _note(connection: duckdb.DuckDBPyConnection, piece: Slice) -> None:
 def load_rows(connection: duckdb.DuckDBPyConnection, table: str, file: Path) -> None:
     """Insert the rows of an NDJSON file into `table`, by column name; columns a row lacks are NULL."""
     assert table in TABLES
-    columns: Mapping[str, str] = {
-        name: kind for name, kind, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall()
-    }
+    columns: Mapping[str, str] = {name: kind for name, kind, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall()}
     names = ", ".join(f'"{name}"' for name in columns)
     source = f"SELECT {names} FROM read_json($file, format = 'newline_delimited', columns = $columns, "
     source += "maximum_object_size = 1073741824)"
@@ -168,7 +166,9 @@ def load_rows(connection: duckdb.DuckDBPyConnection, table: str, file: Path) -> 
         source = f"SELECT DISTINCT ON ({key}) * FROM ({source}) WHERE {key} NOT IN (SELECT {key} FROM {table})"
     if table in LATEST_BY:
         key = LATEST_BY[table]
-        source = f"SELECT DISTINCT ON ({key}) * FROM (SELECT *, row_number() OVER () AS n FROM ({source})) ORDER BY n DESC"
+        source = (
+            f"SELECT DISTINCT ON ({key}) * FROM (SELECT *, row_number() OVER () AS n FROM ({source})) ORDER BY n DESC"
+        )
         source = f"SELECT {names} FROM ({source})"
         connection.execute(
             f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM read_json($file, "

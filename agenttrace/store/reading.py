@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import duckdb
 import orjson
@@ -91,7 +91,7 @@ class Store:
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -100,7 +100,9 @@ class Store:
     def runs(self, limit: int | None = None) -> tuple[RunRecord, ...]:
         """Newest first."""
         with self._connection() as connection:
-            rows = _rows(connection, "SELECT * FROM runs ORDER BY start_ns DESC, run_id LIMIT $limit", limit=limit or ALL)
+            rows = _rows(
+                connection, "SELECT * FROM runs ORDER BY start_ns DESC, run_id LIMIT $limit", limit=limit or ALL
+            )
         return tuple(run_from_row(row) for row in rows)
 
     def run(self, ref: str) -> RunRecord:

@@ -158,4 +158,3 @@ def table_of(row: object) -> str | None:
 
 
 TABLES = ("runs", "spans", "span_starts", "phases", "attempts", "contents", "links", "counters", "results")
-

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import orjson
 
 from agenttrace.clock import Anchor
-from agenttrace.steps import JSON, Attempt, OpenAttempt
+from agenttrace.steps import JSON, Attempt, ModelCall, OpenAttempt
 
 INFLATED = 16 << 20
 """Bytes at most that a compressed body is unpacked to."""
@@ -34,6 +35,14 @@ REPORT_KEYS = frozenset(
     prompt_eval_count prompt_eval_duration eval_count eval_duration done_reason
     """.split()
 )
+
+
+def with_attempts(call: ModelCall) -> ModelCall:
+    """The call with its requests read: what was sent, what the server reported."""
+    if call.anchor is None or not call.seen_attempts:
+        return call
+    attempts = tuple(finish_attempt(attempt, call.anchor) for attempt in call.seen_attempts)
+    return replace(call, attempts=attempts, seen_attempts=())
 
 
 def finish_attempt(attempt: OpenAttempt, anchor: Anchor) -> Attempt:

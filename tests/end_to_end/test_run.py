@@ -57,7 +57,9 @@ def test_a_module_runs_as_python_m_does(script: Path) -> None:
     package.mkdir()
     (package / "__init__.py").write_text("")
     (package / "helper.py").write_text("VALUE = 7")
-    (package / "__main__.py").write_text("import sys\nfrom pack.helper import VALUE\nprint(VALUE, sys.argv[1:])\n" + AGENT)
+    (package / "__main__.py").write_text(
+        "import sys\nfrom pack.helper import VALUE\nprint(VALUE, sys.argv[1:])\n" + AGENT
+    )
     result = run("-m", "pack", "a", "--b", cwd=script.parent)
     assert result.stdout.startswith("7 ['a', '--b']\nanswer: 42"), result.stderr
     assert open_store().runs()[0].name == "pack"

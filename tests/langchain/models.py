@@ -16,22 +16,17 @@ class FakeModel(BaseChatModel):
 
     replies: list[Any]
     calls: int = 0
-    seen: list[Any] = []
-    """What `trace.get_current_span()` was inside each call, if a probe is given."""
-    probe: Any = None
 
     @property
     def _llm_type(self) -> str:
         return "fake"
 
-    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:  # type: ignore[override]  # narrower is enough here
+    def bind_tools(self, tools: Sequence[Any], **kwargs: Any) -> Any:
         return self.bind(tools=[{"name": tool.name, "description": tool.description} for tool in tools], **kwargs)
 
     def _next(self) -> AIMessage:
         reply = self.replies[min(self.calls, len(self.replies) - 1)]
         self.calls += 1
-        if self.probe is not None:
-            self.seen.append(self.probe())
         if isinstance(reply, BaseException):
             raise type(reply)(*reply.args)  # a new one: an exception that is kept keeps the frames of its call
         return reply if isinstance(reply, AIMessage) else AIMessage(str(reply))

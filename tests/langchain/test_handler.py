@@ -14,11 +14,11 @@ from langchain.agents import create_agent
 from langchain_core.callbacks import CallbackManagerForRetrieverRun
 from langchain_core.documents import Document
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
-from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.retrievers import BaseRetriever
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import RunnableConfig, RunnableLambda
 from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph import END, START, StateGraph
@@ -27,8 +27,8 @@ from opentelemetry import trace as otel
 from opentelemetry.sdk.trace import TracerProvider
 
 from agenttrace import AgentTraceHandler, open_store
-from agenttrace.records import SpanRecord
 from agenttrace.recording import flush
+from agenttrace.records import SpanRecord
 from tests.langchain.models import FakeModel, SlowModel
 
 
@@ -51,7 +51,7 @@ def tree(spans: Sequence[SpanRecord]) -> list[str]:
 
 
 @pytest.fixture
-def config(store: Path) -> dict[str, Any]:
+def config(store: Path) -> RunnableConfig:
     return {"callbacks": [AgentTraceHandler()]}
 
 
@@ -69,7 +69,7 @@ class Notes(BaseRetriever):
         return [Document("a note about " + query, metadata={"page": 3})]
 
 
-def test_a_chain_is_nested(store: Path, config: dict[str, Any]) -> None:
+def test_a_chain_is_nested(store: Path, config: RunnableConfig) -> None:
     """A chain's prompt, model and parser are its children."""
     chain = ChatPromptTemplate.from_messages([("system", "be brief"), ("user", "{x}")]) | FakeModel(replies=["ok"])
     assert (chain | StrOutputParser()).invoke({"x": "hi"}, config=config) == "ok"
@@ -87,7 +87,7 @@ def test_a_chain_is_nested(store: Path, config: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])
-def test_an_agent_is_one_tree(store: Path, config: dict[str, Any], mode: str) -> None:
+def test_an_agent_is_one_tree(store: Path, config: RunnableConfig, mode: str) -> None:
     """An agent's model calls and tools stand under their nodes, however it is called."""
     agent: Any = create_agent(FakeModel(replies=[ADD_CALL, "three"]), [add], system_prompt="count")
     inputs = {"messages": [HumanMessage("1 + 2?")]}
@@ -124,7 +124,7 @@ def test_an_agent_is_one_tree(store: Path, config: dict[str, Any], mode: str) ->
     assert spans[2].call_site == "model"
 
 
-def test_a_retriever_is_a_step(store: Path, config: dict[str, Any]) -> None:
+def test_a_retriever_is_a_step(store: Path, config: RunnableConfig) -> None:
     """A retrieval keeps its query and its documents."""
     Notes().invoke("owls", config=config)
     [span] = recorded(store)
@@ -132,7 +132,7 @@ def test_a_retriever_is_a_step(store: Path, config: dict[str, Any]) -> None:
     assert span.output == [{"page_content": "a note about owls", "metadata": {"page": 3}, "id": None}]
 
 
-def test_a_fallback_stays_under_its_parent(store: Path, config: dict[str, Any]) -> None:
+def test_a_fallback_stays_under_its_parent(store: Path, config: RunnableConfig) -> None:
     """LangChain loses the parent of fallbacks (#36072); its own context still knows it."""
     model = FakeModel(replies=[ValueError("first")]).with_fallbacks([FakeModel(replies=["second"])])
     (RunnableLambda(lambda x: x) | model).invoke("x", config=config)
@@ -149,7 +149,7 @@ def test_a_fallback_stays_under_its_parent(store: Path, config: dict[str, Any]) 
     assert spans[3].error.message == "first"
 
 
-def test_a_handler_given_again_inside_a_node_doubles_nothing(store: Path, config: dict[str, Any]) -> None:
+def test_a_handler_given_again_inside_a_node_doubles_nothing(store: Path, config: RunnableConfig) -> None:
     """Two handlers of one store record a step once, and under its node."""
     inner = FakeModel(replies=["ok"])
     graph: Any = StateGraph(dict)
@@ -160,7 +160,7 @@ def test_a_handler_given_again_inside_a_node_doubles_nothing(store: Path, config
     assert tree(recorded(store)) == ["agent LangGraph", "  chain ask", "    model FakeModel"]
 
 
-def test_streaming_marks_skip_empty_chunks(store: Path, config: dict[str, Any]) -> None:
+def test_streaming_marks_skip_empty_chunks(store: Path, config: RunnableConfig) -> None:
     """A role chunk is a sign of life, not a token."""
     list(FakeModel(replies=["one two three"]).stream("x", config=config))
     [span] = recorded(store)
@@ -170,7 +170,7 @@ def test_streaming_marks_skip_empty_chunks(store: Path, config: dict[str, Any]) 
     assert span.output == {"role": "assistant", "content": "onetwothree"}
 
 
-def test_an_interrupt_is_no_error(store: Path, config: dict[str, Any]) -> None:
+def test_an_interrupt_is_no_error(store: Path, config: RunnableConfig) -> None:
     """A graph that pauses for a person is interrupted, all the way up, and nothing failed."""
 
     def ask(_: Any) -> Any:
@@ -186,7 +186,7 @@ def test_an_interrupt_is_no_error(store: Path, config: dict[str, Any]) -> None:
     assert [span.error for span in spans] == [None, None]
 
 
-def test_an_abandoned_stream_keeps_what_came(store: Path, config: dict[str, Any]) -> None:
+def test_an_abandoned_stream_keeps_what_came(store: Path, config: RunnableConfig) -> None:
     """A consumer that stops reading ends the call as abandoned."""
     stream = FakeModel(replies=["one two three"]).stream("x", config=config)
     next(stream)
@@ -197,7 +197,7 @@ def test_an_abandoned_stream_keeps_what_came(store: Path, config: dict[str, Any]
     assert span.output == {"role": "assistant", "content": "one"}
 
 
-def test_a_swallowed_tool_error_is_an_error(store: Path, config: dict[str, Any]) -> None:
+def test_a_swallowed_tool_error_is_an_error(store: Path, config: RunnableConfig) -> None:
     """A tool whose error became a message has failed all the same."""
 
     @tool
@@ -214,7 +214,7 @@ def test_a_swallowed_tool_error_is_an_error(store: Path, config: dict[str, Any])
     assert states["fail"] == "error"
 
 
-def test_parallel_calls_are_separate_traces(store: Path, config: dict[str, Any]) -> None:
+def test_parallel_calls_are_separate_traces(store: Path, config: RunnableConfig) -> None:
     """Calls that run at once keep their own trees."""
 
     async def both() -> None:
@@ -233,7 +233,7 @@ def test_parallel_calls_are_separate_traces(store: Path, config: dict[str, Any])
 
 @pytest.mark.parametrize("asynchronous", [False, True])
 def test_user_spans_nest_and_the_context_is_left_as_it_was(
-    store: Path, config: dict[str, Any], asynchronous: bool, caplog: pytest.LogCaptureFixture
+    store: Path, config: RunnableConfig, asynchronous: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A user's span inside a step has that step as its parent; afterwards the current span is the one from before."""
     tracer = TracerProvider().get_tracer("user")
@@ -265,7 +265,7 @@ def test_user_spans_nest_and_the_context_is_left_as_it_was(
     assert not [record for record in caplog.records if "opentelemetry" in record.name]
 
 
-def test_a_consumers_loop_body_is_outside(store: Path, config: dict[str, Any]) -> None:
+def test_a_consumers_loop_body_is_outside(store: Path, config: RunnableConfig) -> None:
     """Spans that a consumer opens between chunks belong to the consumer."""
     tracer = TracerProvider().get_tracer("user")
     chain = RunnableLambda(lambda x: x) | FakeModel(replies=["one two"])
@@ -276,7 +276,7 @@ def test_a_consumers_loop_body_is_outside(store: Path, config: dict[str, Any]) -
 
 
 def test_a_fault_of_ours_never_reaches_the_agent(
-    store: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    store: Path, config: RunnableConfig, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An exception inside a callback is counted and logged once; the agent gets its answer."""
 
@@ -297,12 +297,11 @@ def test_a_fault_of_ours_never_reaches_the_agent(
 
 
 def test_a_step_that_cannot_be_built_is_counted(
-    store: Path, config: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    store: Path, config: RunnableConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A fault on the writer's thread loses that step and no other."""
     from agenttrace import writer
-
-    real = writer.span_record
+    from agenttrace.spans.record import span_record as real
 
     def broken(step: Any) -> SpanRecord:
         if step.kind == "prompt":
@@ -316,7 +315,7 @@ def test_a_step_that_cannot_be_built_is_counted(
     assert open_store(store).counters()[0].capture_errors > 0
 
 
-def test_payloads_that_have_no_json_form_are_described(store: Path, config: dict[str, Any]) -> None:
+def test_payloads_that_have_no_json_form_are_described(store: Path, config: RunnableConfig) -> None:
     """What travels through a chain may be anything; nothing in it is an error."""
 
     class Rude:
@@ -325,8 +324,16 @@ def test_payloads_that_have_no_json_form_are_described(store: Path, config: dict
 
     loop: list[Any] = []
     loop.append(loop)
-    value = {"rude": Rude(), "loop": loop, "bytes": b"\xff", "surrogate": "\ud800", "nan": float("nan"), "big": 1 << 80}
-    RunnableLambda(lambda x: "ok").invoke(value, config=config)
+    value: Any = {
+        "rude": Rude(),
+        "loop": loop,
+        "bytes": b"\xff",
+        "surrogate": "\ud800",
+        "nan": float("nan"),
+        "big": 1 << 80,
+    }
+    echo: Any = RunnableLambda(lambda x: "ok")
+    echo.invoke(value, config=config)
     [span] = recorded(store)
     assert isinstance(span.input, dict)
     assert span.input["rude"] == {"unreadable": "Rude", "because": "ValueError"}
@@ -337,7 +344,7 @@ def test_payloads_that_have_no_json_form_are_described(store: Path, config: dict
 
 
 @pytest.mark.parametrize("how", ["cancel", "timeout", "wait_for", "sibling"])
-def test_a_cancelled_call_is_closed(store: Path, config: dict[str, Any], how: str) -> None:
+def test_a_cancelled_call_is_closed(store: Path, config: RunnableConfig, how: str) -> None:
     """LangChain sends nothing when a call is cancelled; its span ends as cancelled all the same."""
     model = SlowModel(replies=["late"], seconds=30)
 
@@ -359,7 +366,7 @@ def test_a_cancelled_call_is_closed(store: Path, config: dict[str, Any], how: st
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(model.ainvoke("x", config=config), 0.05)
         else:
-            with pytest.raises(ExceptionGroup):
+            with suppress(ExceptionGroup):
                 async with asyncio.TaskGroup() as group:
                     group.create_task(model.ainvoke("x", config=config))
                     group.create_task(fail())
@@ -375,7 +382,7 @@ def test_a_cancelled_call_is_closed(store: Path, config: dict[str, Any], how: st
     assert span.end_ns is not None
 
 
-def test_a_graphs_stream_that_is_broken_off_keeps_what_came(store: Path, config: dict[str, Any]) -> None:
+def test_a_graphs_stream_that_is_broken_off_keeps_what_came(store: Path, config: RunnableConfig) -> None:
     """A model call whose graph is no longer read ends as abandoned, with the text that had come."""
     model = SlowModel(replies=["one two three four"], seconds=0.1)
     graph: Any = StateGraph(dict)
@@ -399,7 +406,7 @@ def test_a_graphs_stream_that_is_broken_off_keeps_what_came(store: Path, config:
     assert model_step.output == {"role": "assistant", "content": "one"}
 
 
-def test_a_batch_that_dies_leaves_nothing_open(store: Path, config: dict[str, Any]) -> None:
+def test_a_batch_that_dies_leaves_nothing_open(store: Path, config: RunnableConfig) -> None:
     """Items that never ran to an end are not ok, and not left open."""
     model = FakeModel(replies=["one", ValueError("two"), "three"])
     with suppress(ValueError):
@@ -410,7 +417,7 @@ def test_a_batch_that_dies_leaves_nothing_open(store: Path, config: dict[str, An
     assert "unfinished" not in states
 
 
-def test_a_tool_that_does_not_exist_is_a_failed_step(store: Path, config: dict[str, Any]) -> None:
+def test_a_tool_that_does_not_exist_is_a_failed_step(store: Path, config: RunnableConfig) -> None:
     """LangGraph sends no callback for an unknown tool; the step is there all the same, as an error."""
     call = AIMessage("", tool_calls=[{"id": "c9", "name": "fly", "args": {}}, *ADD_CALL.tool_calls])
     agent: Any = create_agent(FakeModel(replies=[call, "sorry"]), [add])
@@ -421,7 +428,7 @@ def test_a_tool_that_does_not_exist_is_a_failed_step(store: Path, config: dict[s
     assert "fly" in tools["fly"].error.message
 
 
-def test_a_resumed_graph_points_to_the_trace_it_continues(store: Path, config: dict[str, Any]) -> None:
+def test_a_resumed_graph_points_to_the_trace_it_continues(store: Path, config: RunnableConfig) -> None:
     """The trace after an interrupt is joined to the one before by its checkpoint."""
 
     def ask(_: Any) -> Any:
@@ -431,7 +438,7 @@ def test_a_resumed_graph_points_to_the_trace_it_continues(store: Path, config: d
     graph.add_node("ask", ask)
     graph.add_edge(START, "ask")
     compiled = graph.compile(checkpointer=InMemorySaver())
-    threaded = {**config, "configurable": {"thread_id": "t"}}
+    threaded: RunnableConfig = {**config, "configurable": {"thread_id": "t"}}
     compiled.invoke({"x": 1}, config=threaded)
     compiled.invoke(Command(resume="yes"), config=threaded)
     flush()
@@ -442,7 +449,7 @@ def test_a_resumed_graph_points_to_the_trace_it_continues(store: Path, config: d
     assert (earlier.state, later.state) == ("interrupted", "ok")
 
 
-def test_a_v3_stream_counts_once(store: Path, config: dict[str, Any]) -> None:
+def test_a_v3_stream_counts_once(store: Path, config: RunnableConfig) -> None:
     """Tokens and events of one reply are one stream."""
     for _ in FakeModel(replies=["one two three"]).stream_events("x", version="v3", config=config):
         pass
@@ -455,11 +462,13 @@ def test_a_v3_stream_counts_once(store: Path, config: dict[str, Any]) -> None:
 class Reporting(FakeModel):
     """Streams with token counts on the chunks that `usages` gives."""
 
-    usages: list[dict[str, Any]]
+    usages: list[Any]
 
     def _stream(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> Any:
         for usage in self.usages:
-            message = AIMessageChunk(content="w", usage_metadata=usage, response_metadata={"model_name": "served-1"})
+            message: Any = AIMessageChunk(
+                content="w", usage_metadata=usage, response_metadata={"model_name": "served-1"}
+            )
             yield ChatGenerationChunk(message=message)
 
 
@@ -476,7 +485,7 @@ def counts(inputs: int, outputs: int, **details: Any) -> dict[str, Any]:
     ],
 )
 def test_tokens_come_from_single_chunks(
-    store: Path, config: dict[str, Any], usages: list[dict[str, Any]], expected: tuple[int, int]
+    store: Path, config: RunnableConfig, usages: list[dict[str, Any]], expected: tuple[int, int]
 ) -> None:
     """LangChain adds up what chunks report; a running total must not be added up."""
     list(Reporting(replies=["x"], usages=usages).stream("x", config=config))
@@ -486,7 +495,7 @@ def test_tokens_come_from_single_chunks(
     assert span.settings["model.served"].value == "served-1"
 
 
-def test_missing_token_counts_are_unknown(store: Path, config: dict[str, Any]) -> None:
+def test_missing_token_counts_are_unknown(store: Path, config: RunnableConfig) -> None:
     """No count is not a count of zero."""
     FakeModel(replies=["ok"]).invoke("x", config=config)
     [span] = recorded(store)

@@ -11,8 +11,8 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from agenttrace import AgentTraceHandler
-from agenttrace.records import ErrorRecord, PhaseTiming, SettingValue, Usage
 from agenttrace.recording import flush
+from agenttrace.records import ErrorRecord, PhaseTiming, SettingValue, Usage
 from agenttrace.spans.otel import readable_spans
 from tests.builders import NOON, SECOND, a_model_call, a_span
 from tests.langchain.models import FakeModel
@@ -29,7 +29,8 @@ def test_an_exporter_gets_every_finished_span(store: Path) -> None:
     spans = {span.name: span for span in exporter.get_finished_spans()}
     assert {"RunnableSequence", "ChatPromptTemplate", "FakeModel"} <= set(spans)
     root, model = spans["RunnableSequence"], spans["FakeModel"]
-    assert root.context and model.parent
+    assert root.context
+    assert model.parent
     assert model.parent.span_id == root.context.span_id
     assert dict(model.attributes or {})["llm.input_messages.0.message.content"] == "hi"
 

@@ -30,7 +30,8 @@ def test_a_secret_is_known_by_its_shape(secret: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "key", ["api_key", "OPENAI_API_KEY", "Authorization", "x-api-key", "password", "access_token", "Set-Cookie", "token"]
+    "key",
+    ["api_key", "OPENAI_API_KEY", "Authorization", "x-api-key", "password", "access_token", "Set-Cookie", "token"],
 )
 def test_a_secret_is_known_by_its_key(key: str) -> None:
     """What is called a key, token or password is one, whatever it looks like."""
