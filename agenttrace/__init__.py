@@ -10,13 +10,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agenttrace.judging import compare
     from agenttrace.recording import AgentTraceHandler, install, record
     from agenttrace.store.reading import open_store
 
-__all__ = ["AgentTraceHandler", "install", "open_store", "record"]
+__all__ = ["AgentTraceHandler", "compare", "install", "open_store", "record"]
 
 _HOMES = {
     "AgentTraceHandler": "agenttrace.recording",
+    "compare": "agenttrace.judging",
     "install": "agenttrace.recording",
     "open_store": "agenttrace.store.reading",
     "record": "agenttrace.recording",

@@ -55,7 +55,8 @@ class SettingValue:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Usage:
     """Token counts of a model call as its server reported them. `cached` and `cache_written` are parts of `input`,
-    `reasoning` of `output`."""
+    `reasoning` of `output`.
+    """
 
     input: int | None = None
     output: int | None = None

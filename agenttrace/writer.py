@@ -16,8 +16,8 @@ import orjson
 from agenttrace import clock
 from agenttrace.errors import AgentTraceError
 from agenttrace.records import CaptureCounters, RunRecord, SpanRecord
-from agenttrace.spans.redaction import scrub_line, scrub_record
 from agenttrace.spans.record import span_record
+from agenttrace.spans.redaction import scrub_line, scrub_record
 from agenttrace.steps import Step
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name

@@ -115,7 +115,13 @@ def _start_peer(tracer: str) -> tuple[dict[str, Any], Callable[[], None]]:
         from langfuse import Langfuse
         from langfuse.langchain import CallbackHandler
 
-        Langfuse(public_key="pk", secret_key="sk", base_url="http://127.0.0.1:9", tracer_provider=provider, span_exporter=Nothing())
+        Langfuse(
+            public_key="pk",
+            secret_key="sk",
+            base_url="http://127.0.0.1:9",
+            tracer_provider=provider,
+            span_exporter=Nothing(),
+        )
         return {"callbacks": [CallbackHandler(public_key="pk")]}, lambda: None
     return {}, lambda: None
 
@@ -140,7 +146,12 @@ def work(tracer: str, scenario: str) -> None:
 
 def measure(python: str, tracer: str, scenario: str) -> dict[str, float] | None:
     with tempfile.TemporaryDirectory() as store:
-        environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]), "AGENTTRACE_STORE": store, "LANGSMITH_TRACING": "false"}
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
+            "AGENTTRACE_STORE": store,
+            "LANGSMITH_TRACING": "false",
+        }
         result = subprocess.run(
             [python, __file__, "--worker", tracer, "--scenario", scenario],
             capture_output=True, text=True, env=environment, check=False,

@@ -16,7 +16,9 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 def examples() -> Iterator[object]:
     for page in PAGES:
-        for number, code in enumerate(re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1):
+        for number, code in enumerate(
+            re.findall(r"^```python\n(.*?)^```", page.read_text(), re.MULTILINE | re.DOTALL), 1
+        ):
             yield pytest.param(code, id=f"{page.name}-{number}")
 
 

@@ -46,7 +46,12 @@ def test_record_needs_no_handler(store: Path) -> None:
     FakeModel(replies=["ok"]).invoke("outside")
     flush()
     [stored] = open_store().runs()
-    assert (stored.run_id, stored.name, stored.tags, stored.session) == (run.run_id, "nightly", {"branch": "main"}, "s1")
+    assert (stored.run_id, stored.name, stored.tags, stored.session) == (
+        run.run_id,
+        "nightly",
+        {"branch": "main"},
+        "s1",
+    )
     assert stored.end_ns is not None
     assert [span.input for span in open_store().run_spans(run.run_id)] == [[{"role": "user", "content": "inside"}]]
 
@@ -131,9 +136,7 @@ for number in range(50):
     assert not list((store / "journal").iterdir())
 
 
-def test_an_unwritable_store_does_not_touch_the_agent(
-    store: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_unwritable_store_does_not_touch_the_agent(store: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Where nothing can be written the agent runs on, the loss is counted, and one line is logged."""
     store.write_text("a file is in the way")
     handler = AgentTraceHandler()

@@ -24,12 +24,16 @@ if TYPE_CHECKING:
 @json_option
 @store_option
 def import_file(file: str, name: str | None, as_json: bool, store: str | None) -> None:
-    """Read the runs and traces of a file that 'agenttrace export --to jsonl' wrote, and store them.
+    """Read the runs and traces of a file that 'agenttrace export --to jsonl' wrote, or scored attempts, and store them.
 
     All of it is stored, or nothing. What the store holds already is left as it is.
     """
     from agenttrace.export.jsonl import read_lines
+    from agenttrace.export.scored import is_scored_file
 
+    if is_scored_file(file):
+        _import_scores(file, name, as_json, store)
+        return
     runs, spans = read_lines(file)
     runs = _named(_with_missing_runs(runs, spans, Path(file).stem), name)
     from agenttrace.store.importing import import_records
@@ -43,13 +47,35 @@ def import_file(file: str, name: str | None, as_json: bool, store: str | None) -
         _print_next(spans[0].trace_id, store)
 
 
+def _import_scores(file: str, name: str | None, as_json: bool, store: str | None) -> None:
+    """Take in scored attempts, one a line, as one run that `compare` takes."""
+    from agenttrace.export.scored import import_scored
+
+    imported = import_scored(store, file, name)
+    if as_json:
+        print_json(asdict(imported))
+        return
+    there = " All of it was there already." if imported.already_there else ""
+    cases, attempts = _count(imported.cases, "case"), _count(imported.repetitions, "attempt")
+    click.echo(f"Imported {cases}, {attempts} as run {imported.run} ({imported.run_id}).{there}")
+
+
 def _with_missing_runs(runs: Sequence[RunRecord], spans: Sequence[SpanRecord], name: str) -> list[RunRecord]:
     """The runs, and for spans whose run the file does not tell, one that is named after the file."""
-    starts: dict[str, int] = {}
-    for span in spans:
-        starts[span.run_id] = min(span.start_ns, starts.get(span.run_id, span.start_ns))
     known = {run.run_id for run in runs}
-    missing = [RunRecord(run_id=run, name=name, start_ns=start) for run, start in starts.items() if run not in known]
+    by_run: dict[str, list[SpanRecord]] = {}
+    for span in spans:
+        if span.run_id not in known:
+            by_run.setdefault(span.run_id, []).append(span)
+    missing = [
+        RunRecord(
+            run_id=run_id,
+            name=name,
+            start_ns=min(span.start_ns for span in of_run),
+            end_ns=max(span.end_ns or span.start_ns for span in of_run),
+        )
+        for run_id, of_run in by_run.items()
+    ]
     return [*runs, *missing]
 
 

@@ -7,66 +7,23 @@ Server and client times are compared as durations only, never as moments.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 from agenttrace.phases.client_view import METHOD, ClientView
 from agenttrace.phases.draft import NS
-from agenttrace.phases.names import BEFORE_DECODE, CLIENT, SERVER, counted, in_order, is_before_decode, joined, members
+from agenttrace.phases.ledger import REMAINDER, Attribution, Ledger, bounded, exactly, lower, unknown
+from agenttrace.phases.local_engine import fill_local
+from agenttrace.phases.names import BEFORE_DECODE, CLIENT, MEANING, SERVER, is_before_decode, joined, members
 from agenttrace.phases.plausibility import tolerance_ns, without_impossible
 from agenttrace.phases.server_report import ServerReport
 from agenttrace.records import PhaseTiming
 
-REMAINDER = "arithmetic.remainder"
-"""Method of what is left when everything known is taken away."""
-
-DELIVERY = "what the server does not count: the network both ways, buffering, and its HTTP layer where it leaves that out"
 UNATTRIBUTED = "what the server's own total holds beyond its reported parts"
 TOTAL = "everything the server counts; it does not say how it divides"
 OBSERVED_DECODE = "first to last visible token as they arrived at the client"
 RESIDUAL = "client time after the last byte (parsing, callbacks), less what the server counts beyond the client's clock"
 
 NO_REPORT = ServerReport(server="", members=SERVER)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Attribution:
-    """The phases of one call, and the report as far as it was believed."""
-
-    phases: tuple[PhaseTiming, ...]
-    report: ServerReport
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(slots=True)
-class Ledger:
-    """A call being divided: the entries so far, by name."""
-
-    view: ClientView
-    report: ServerReport
-    entries: dict[str, PhaseTiming] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    residual_ns: int = 0
-
-    def put(self, phase: PhaseTiming) -> None:
-        self.entries[phase.name] = phase
-
-    def taken(self) -> tuple[PhaseTiming, ...]:
-        """What takes time out of the exchange, each nanosecond once."""
-        return counted(phase for phase in self.entries.values() if phase.name not in CLIENT)
-
-    def missing(self) -> list[str]:
-        """The server's phases that no entry accounts for."""
-        timed = [phase for phase in self.entries.values() if phase.ns is not None]
-        held = {member for phase in timed for member in members(phase.name)}
-        held |= {phase.name for phase in self.entries.values() if phase.included_in is not None}
-        return [name for name in self.report.members if name not in held]
-
-    def include(self, name: str, whole: str) -> None:
-        """Say that a phase without a number is somewhere in an entry that has one."""
-        phase = self.entries.get(name) or PhaseTiming(name=name, ns=None, low_ns=0)
-        if phase.ns is None and phase.source != "not-applicable" and phase.included_in is None:
-            high = _lower(phase.high_ns, self.entries[whole].high_ns)
-            self.put(replace(phase, low_ns=phase.low_ns or 0, high_ns=high, included_in=whole))
 
 
 def attribute(report: ServerReport | None, view: ClientView) -> Attribution:
@@ -78,17 +35,23 @@ def attribute(report: ServerReport | None, view: ClientView) -> Attribution:
     for phase in believed.phases:
         if phase.ns is not None and len(members(phase.name)) > 1:
             for member in members(phase.name):
-                ledger.include(member, phase.name)
+                if member in ledger.entries or member in believed.members:
+                    ledger.include(member, phase.name)
+        elif phase.ns is None and phase.included_in in ledger.entries:
+            ledger.put(replace(phase, high_ns=lower(phase.high_ns, ledger.entries[phase.included_in].high_ns)))
+    if view.is_local:
+        fill_local(ledger)
+        return ledger.closed()
     _fill_total(ledger)
     if view.exchange_ns is None:
-        ledger.put(PhaseTiming(name="delivery", ns=None, low_ns=0, definition=DELIVERY))
+        ledger.put(unknown("delivery"))
     else:
         _fill_exchange(ledger, view.exchange_ns)
     for name in believed.members:
         if name not in ledger.entries:
-            ledger.put(PhaseTiming(name=name, ns=None, low_ns=0))
+            ledger.put(unknown(name))
     _bound_by_first_token(ledger)
-    return Attribution(phases=in_order(ledger.entries.values()), report=believed, notes=tuple(dict.fromkeys(ledger.notes)))
+    return ledger.closed()
 
 
 def _fill_total(ledger: Ledger) -> None:
@@ -98,7 +61,7 @@ def _fill_total(ledger: Ledger) -> None:
         return
     parts, missing = ledger.taken(), ledger.missing()
     left = max(report.total_ns - sum(phase.ns or 0 for phase in parts), 0)
-    low, high = (sum(bound or 0 for bound in bounds) for bounds in zip(*[(p.low_ns, p.high_ns) for p in parts], strict=True)) if parts else (0, 0)
+    low, high = sum(phase.low_ns or 0 for phase in parts), sum(phase.high_ns or 0 for phase in parts)
     name = "unattributed_server"
     if not parts:
         name = "server_all"
@@ -122,14 +85,14 @@ def _fill_total(ledger: Ledger) -> None:
 def _fill_exchange(ledger: Ledger, exchange_ns: int) -> None:
     """What the exchange holds beyond what the server counts: delivery, or the sum of it and all that is not known."""
     view = ledger.view
-    if "decode" in ledger.missing() and view.decode_ns is not None:
+    if "decode" in ledger.missing() and view.decode_ns is not None and view.last_token_ns is not None:
         # Arrivals are no generation times: buffers and slow readers stretch or squeeze them, so nothing bounds it below.
         ledger.put(
             PhaseTiming(
                 name="decode",
                 ns=view.decode_ns,
                 low_ns=0,
-                high_ns=view.last_token_ns,
+                high_ns=max(view.last_token_ns - view.sent_ns, view.decode_ns),
                 source="client-observed",
                 method=METHOD,
                 definition=OBSERVED_DECODE,
@@ -141,8 +104,8 @@ def _fill_exchange(ledger: Ledger, exchange_ns: int) -> None:
     else:
         _put_rest(ledger, left, exchange_ns)
     residual = view.after_ns + min(left, 0)
-    if residual or view.before and view.before[0].ns is not None:
-        ledger.put(_exactly("residual", residual, RESIDUAL))
+    if residual:
+        ledger.put(exactly("residual", residual, RESIDUAL))
 
 
 def _put_rest(ledger: Ledger, left: int, exchange_ns: int) -> None:
@@ -151,9 +114,13 @@ def _put_rest(ledger: Ledger, left: int, exchange_ns: int) -> None:
     # A server that reports all but tokenisation has it outside its count, with the rest of its HTTP layer.
     name = joined({*missing, "delivery"}) if set(missing) - {"tokenize"} else "delivery"
     taken = ledger.taken()
-    if not taken and exchange_ns == 0:
-        return  # the request never left: no time, and nothing to give a number to
-    low = sum(phase.low_ns or 0 for phase in taken)
+    if not taken and exchange_ns == 0:  # the request never left: no time, and nothing to give a number to
+        for member in (*missing, "delivery"):
+            ledger.put(unknown(member, 0))
+        return
+    # The total is measured as one, so its parts' bounds do not widen it.
+    total_ns = ledger.report.total_ns
+    low = sum(phase.low_ns or 0 for phase in taken) if total_ns is None else min(total_ns, exchange_ns)
     high = sum(phase.high_ns or 0 for phase in taken)
     ns = max(left, 0)
     ledger.put(
@@ -164,7 +131,9 @@ def _put_rest(ledger: Ledger, left: int, exchange_ns: int) -> None:
             high_ns=exchange_ns - low if left >= 0 else tolerance_ns(ledger.report, exchange_ns),
             source="derived",
             method=REMAINDER,
-            definition=DELIVERY if name == "delivery" else "what is left of the exchange when all that is known is taken away",
+            definition=MEANING[name]
+            if name == "delivery"
+            else "what is left of the exchange when all that is known is taken away",
         )
     )
     unseen = [phase.name for phase in ledger.view.before if phase.source == "unknown"]
@@ -177,7 +146,7 @@ def _contradict(ledger: Ledger, left: int, exchange_ns: int) -> None:
     """The server counts more than the client waited: keep its numbers, bound them loosely, and say so."""
     for phase in ledger.taken():
         ledger.put(replace(phase, low_ns=0, high_ns=max(phase.high_ns or 0, exchange_ns)))
-    ledger.put(PhaseTiming(name="delivery", ns=None, low_ns=0, high_ns=exchange_ns, definition=DELIVERY))
+    ledger.put(unknown("delivery", exchange_ns))
     ledger.notes.append(
         f"inconsistent: the server's phases are {-left / NS['s']:g} s longer than the client waited; perhaps a wrong unit, "
         "a replayed response, a report on another generation, or a client that stopped reading"
@@ -186,9 +155,9 @@ def _contradict(ledger: Ledger, left: int, exchange_ns: int) -> None:
 
 def _bound_by_first_token(ledger: Ledger) -> None:
     """What comes before the first token cannot be longer than the client waited for that token."""
-    first = ledger.view.first_token_ns
-    if first is None:
+    if ledger.view.first_token_ns is None:
         return
+    first = ledger.view.first_token_ns - ledger.view.sent_ns
     before = [phase for phase in ledger.taken() if is_before_decode(phase.name)]
     known = sum(phase.low_ns or 0 for phase in before)
     if known > first + tolerance_ns(ledger.report, first):
@@ -201,12 +170,5 @@ def _bound_by_first_token(ledger: Ledger) -> None:
         # A sum that holds the phase does not shorten it.
         others = known - sum(sum_.low_ns or 0 for sum_ in before if name in members(sum_.name))
         bound = max(first - others, 0, phase.low_ns or 0)
-        ledger.put(replace(phase, high_ns=_lower(phase.high_ns, bound)))
-
-
-def _exactly(name: str, ns: int, definition: str) -> PhaseTiming:
-    return PhaseTiming(name=name, ns=ns, low_ns=ns, high_ns=ns, source="derived", method=REMAINDER, definition=definition)
-
-
-def _lower(bound: int | None, other: int | None) -> int | None:
-    return min((value for value in (bound, other) if value is not None), default=None)
+        if phase.high_ns is None or bound < phase.high_ns:
+            ledger.put(bounded(phase, phase.low_ns, bound, included_in=phase.included_in))

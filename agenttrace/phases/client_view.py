@@ -11,12 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from agenttrace.phases.chunks import BUFFERED, burst_index
+from agenttrace.phases.names import CLIENT
 from agenttrace.records import PhaseTiming
 from agenttrace.steps import Attempt, ModelCall
 
 METHOD = "client.marks"
 
-CLIENT_PREP = "call start until its first request begins: prompt assembly, serialisation, rate limiter, waiting for a connection"
+CLIENT_PREP = (
+    "call start until its first request begins: prompt assembly, serialisation, rate limiter, waiting for a connection"
+)
 CONNECT = "opening the last request's connection, TLS included"
 CONNECT_REUSED = "the last request's connection was open already"
 RETRY = "first request's start until the last one's: failed requests and the waits between them"
@@ -38,6 +42,8 @@ class ClientView:
     """The last request, connection open, until its last byte: what the server and the network share."""
     after_ns: int = 0
     """Last byte to call end: parsing, callbacks."""
+    sent_ns: int = 0
+    """Offset at which the request had left; 0 where that was not seen. The server cannot begin before."""
     first_token_ns: int | None = None
     """Offset of the first reasoning, content or tool-call token."""
     last_token_ns: int | None = None
@@ -59,40 +65,45 @@ class ClientView:
 
 def view_of(call: ModelCall, *, reasoning_tokens: int | None) -> ClientView:
     """The client's view of a call. `reasoning_tokens`: as reported, to tell a hidden thinking time from waiting."""
-    before_unknown = tuple(
-        PhaseTiming(name=name, ns=None, low_ns=0, definition=UNSEEN) for name in ("client_prep", "connect", "retry_backoff")
-    )
+    unseen = tuple(PhaseTiming(name=name, ns=None, low_ns=0, definition=UNSEEN) for name in CLIENT)
     if call.end_ns is None or call.end_ns < call.start_ns:
-        note = "unfinished: no phase can be told" if call.end_ns is None else "the call ended before it began: no phase can be told"
-        return ClientView(e2e_ns=None, before=before_unknown, is_streamed=call.is_streamed, is_local=call.is_local, notes=(note,))
-    notes = list(_notes(call))
+        why = "unfinished" if call.end_ns is None else "the call ended before it began"
+        note = f"{why}: no phase can be told"
+        return ClientView(
+            e2e_ns=None, before=unseen, is_streamed=call.is_streamed, is_local=call.is_local, notes=(note,)
+        )
+    notes = _notes(call)
     tries = _tries(call.attempts)
-    if call.is_local or not tries:
-        began, finished, before = call.start_ns, call.end_ns, before_unknown
-        if not call.is_local:
-            notes.append("attempts_unobserved: preparation, connecting and retries cannot be told from the network")
-    else:
-        began, finished, before = _cut(call.start_ns, call.end_ns, tries)
-
-    def offset(moment: int | None) -> int | None:
-        return None if moment is None else min(max(moment, began), finished) - began
-
-    firsts = [at for at in (call.first_reasoning_ns, call.first_content_ns, call.first_tool_ns) if at is not None]
-    hidden = call.first_reasoning_ns is None and bool(reasoning_tokens)
-    if hidden and firsts:
+    began, finished, before = call.start_ns, call.end_ns, unseen
+    if tries and not call.is_local:
+        began, finished, before = cut(call.start_ns, call.end_ns, tries)
+    elif not call.is_local:
+        notes.append("attempts_unobserved: preparation, connecting and retries cannot be told from the network")
+    moments = (call.first_reasoning_ns, call.first_content_ns, call.first_tool_ns)
+    firsts = [at for at in (offset(moment, began, finished) for moment in moments) if at is not None]
+    first = min(firsts, default=None)
+    sent = offset(tries[-1].sent_ns, began, finished) if tries else None
+    is_hidden = call.first_reasoning_ns is None and bool(reasoning_tokens)
+    if is_hidden and firsts:
         notes.append(f"{reasoning_tokens} reasoning tokens came before the first visible one: decoding began unseen")
     return ClientView(
         e2e_ns=call.end_ns - call.start_ns,
         before=before,
         exchange_ns=finished - began,
         after_ns=call.end_ns - finished,
-        first_token_ns=offset(min(firsts, default=None)),
-        last_token_ns=offset(call.last_content_ns),
+        sent_ns=sent if sent is not None and first is not None and sent <= first else 0,
+        first_token_ns=first,
+        last_token_ns=offset(call.last_content_ns, began, finished),
         is_streamed=call.is_streamed,
         is_local=call.is_local,
-        can_observe_decode=not hidden and (call.chunks is None or call.chunks > 1),
+        can_observe_decode=not is_hidden and (call.chunks is None or call.chunks > 1),
         notes=tuple(notes),
     )
+
+
+def offset(moment: int | None, began: int, finished: int) -> int | None:
+    """A moment counted from the exchange's start. What came before it came from a request that failed half-way: None."""
+    return None if moment is None or moment < began else min(moment, finished) - began
 
 
 def _tries(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
@@ -100,10 +111,12 @@ def _tries(attempts: Sequence[Attempt]) -> tuple[Attempt, ...]:
     if not attempts:
         return ()
     last = attempts[-1]
-    return tuple(one for one in attempts if one is last or one.path == last.path or one.status is None or one.status >= 400)
+    return tuple(
+        one for one in attempts if one is last or one.path == last.path or one.status is None or one.status >= 400
+    )
 
 
-def _cut(start: int, end: int, tries: Sequence[Attempt]) -> tuple[int, int, tuple[PhaseTiming, ...]]:
+def cut(start: int, end: int, tries: Sequence[Attempt]) -> tuple[int, int, tuple[PhaseTiming, ...]]:
     """Where the exchange begins and ends, and the stretches before it."""
     last = tries[-1]
     began = min(max(last.start_ns, start), end)
@@ -144,7 +157,13 @@ def _notes(call: ModelCall) -> list[str]:
     notes = []
     if call.state in EXCHANGE_FAILED:
         notes.append(f"truncated: the call ended as {call.state}, so the server may have worked on unseen")
+    answered = sum(one.status is not None and one.status < 400 for one in _tries(call.attempts))
+    if answered > 1:
+        notes.append(f"{answered} requests were answered in this call: the server's report is the last one's")
     output = call.tokens.get("output")
-    if call.is_streamed and call.chunks and output and output > 1 and call.chunks < output / 2:
-        notes.append(f"buffered: {output} tokens came in {call.chunks} chunks, so gaps between chunks are no token times")
+    bursts = burst_index(call.chunks or 0, output or 0)
+    if call.is_streamed and call.chunks and bursts is not None and bursts > BUFFERED:
+        notes.append(
+            f"buffered: {output} tokens came in {call.chunks} chunks, so gaps between chunks are no token times"
+        )
     return notes

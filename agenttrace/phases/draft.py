@@ -10,8 +10,9 @@ import re
 from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
+from agenttrace.phases.names import MEANING, members
 from agenttrace.phases.server_report import RawValue, ServerReport, TokenCounts
-from agenttrace.records import PhaseTiming, PhaseSource
+from agenttrace.records import PhaseSource, PhaseTiming
 
 Unit: TypeAlias = Literal["s", "ms", "us", "ns"]
 
@@ -21,7 +22,7 @@ NS: Mapping[str, int] = {"s": 1_000_000_000, "ms": 1_000_000, "us": 1_000, "ns":
 LONGEST_NS = 24 * 3600 * NS["s"]
 """No phase of a request lasts a day; what says so mixed two clocks (a real vLLM once reported a queue of 54 years)."""
 
-_DECIMAL = re.compile(r"\d{1,20}(\.\d{1,20})?([eE][-+]?\d{1,2})?")
+_DECIMAL = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,2})?")
 
 
 def to_ns(value: float, unit: Unit) -> int:
@@ -31,6 +32,8 @@ def to_ns(value: float, unit: Unit) -> int:
 
 def mapping(value: object) -> Mapping[str, object]:
     """The value if it is an object, else an empty one: foreign data may hold anything anywhere."""
+    if type(value) is dict or value is None:  # the usual cases, much cheaper than asking an abstract class
+        return value or {}
     return value if isinstance(value, Mapping) else {}
 
 
@@ -46,9 +49,10 @@ def number(value: object, *, text: bool = False) -> float | None:
         return int(stripped) if stripped.isdecimal() else float(stripped)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return None
-    if isinstance(value, int):
-        return value if abs(value) < 10**24 else None
-    return value if math.isfinite(value) else None
+    if isinstance(value, int) and abs(value) >= 10**24:
+        return None  # too long even to become a float
+    # The limit keeps conversions finite; no duration or time stamp in any unit comes near it.
+    return value if math.isfinite(value) and abs(value) < 1e24 else None
 
 
 class ReportDraft:
@@ -70,6 +74,7 @@ class ReportDraft:
         self.total_is_independent = False
         self.ttft_ns: int | None = None
         self.from_total: set[str] = set()
+        self.tokens = TokenCounts()
 
     def has_number(self, *names: str) -> bool:
         """Whether one of these fields holds a usable duration; for readers that choose by what is there."""
@@ -82,7 +87,7 @@ class ReportDraft:
         if value is None:
             return None
         ns = to_ns(value, unit)
-        if ns < 0:
+        if value < 0:
             self.rejected[name] = f"negative: {value:g} {unit}"
         elif ns > LONGEST_NS:
             self.rejected[name] = f"longer than a day: {value:g} {unit}"
@@ -108,7 +113,9 @@ class ReportDraft:
             return None
         value = number(held, text=text or self.at == "header:")
         if value is None:
-            self.rejected[name] = f"not a number: {str(held)[:40]!r}"
+            self.rejected[name] = (
+                f"not a number: {held[:40]!r}" if isinstance(held, str) else f"no usable number: {type(held).__name__}"
+            )
         return value
 
     def reported(
@@ -125,7 +132,8 @@ class ReportDraft:
         """Take a phase that the server states. `resolution_ns`: the server cuts off below this, so the truth may be longer."""
         ns = self.duration(name, unit, text=text)
         if ns is None:
-            self.unknown(phase, definition=definition)
+            if len(members(phase)) == 1:  # an unknown sum is nothing, its members are unknown by themselves
+                self.unknown(phase, definition=definition)
             return None
         self.raw[phase] = self.raw[name]
         high = ns + max(resolution_ns - 1, 0)
@@ -144,7 +152,8 @@ class ReportDraft:
     ) -> None:
         """Take a phase that follows from other fields by arithmetic; None or a negative one is unknown."""
         if ns is None or ns < 0:
-            self.unknown(phase, definition=definition)
+            if len(members(phase)) == 1:
+                self.unknown(phase, definition=definition)
             return
         low, high = ns if low_ns is None else min(low_ns, ns), ns if high_ns is None else max(high_ns, ns)
         self._put(phase, ns, max(low, 0), high, "derived", definition, None)
@@ -176,7 +185,12 @@ class ReportDraft:
     ) -> None:
         """Say that a phase has no number, and what bounds it."""
         self.phases[phase] = PhaseTiming(
-            name=phase, ns=None, low_ns=low_ns, high_ns=high_ns, included_in=included_in, definition=definition
+            name=phase,
+            ns=None,
+            low_ns=low_ns,
+            high_ns=high_ns,
+            included_in=included_in,
+            definition=definition or MEANING.get(phase, ""),
         )
 
     def part(self, part: str, name: str, unit: Unit, *, text: bool = False) -> int | None:
@@ -186,6 +200,32 @@ class ReportDraft:
             self.parts[part] = ns
             self.raw[part] = self.raw[name]
         return ns
+
+    def elapsed(
+        self, until_headers: bool, name: str, unit: Unit, definition: str, *, resolution_ns: int = 0
+    ) -> int | None:
+        """Take an elapsed time that a response header states: the server's total, or of a stream only the time to headers.
+
+        Headers leave before a streamed body, so there they bound the first token from below and never state a total.
+        """
+        if until_headers:
+            ns = self.part("server_until_headers", name, unit)
+            if ns is not None:
+                self.notes.append("streamed: the header's time ends at the headers, a lower bound on the first token")
+            return ns
+        return self.total(self.reported("server_all", name, unit, definition, resolution_ns=resolution_ns), raw=name)
+
+    def between(self, start: str, end: str, unit: Unit = "s") -> int | None:
+        """From one time stamp of a clock to a later one of the same clock; None if one is missing or they are reversed."""
+        started, ended = self.moment(start, unit), self.moment(end, unit)
+        if started is None or ended is None:
+            return None
+        if ended < started or ended - started > LONGEST_NS:
+            self.rejected[end] = (
+                f"before {start}" if ended < started else f"more than a day after {start}: another clock"
+            )
+            return None
+        return ended - started
 
     def rate(self, rate: str, name: str, *, scale: float = 1.0) -> float | None:
         """Keep a rate the server states, times `scale`. Never negative, never used to correct another field."""
@@ -205,6 +245,13 @@ class ReportDraft:
         if raw is not None and raw in self.raw:
             self.raw["total"] = self.raw[raw]
         return ns
+
+    def ttft(self, name: str, unit: Unit) -> int | None:
+        """Take the server's own time to first token, its wait included."""
+        self.ttft_ns = self.duration(name, unit)
+        if self.ttft_ns is not None:
+            self.raw["ttft"] = self.raw[name]
+        return self.ttft_ns
 
     def sum_of(self, *phases: str) -> int | None:
         """What these phases add up to; None if one of them has no number."""
@@ -227,7 +274,7 @@ class ReportDraft:
             from_total=frozenset(self.from_total),
             ttft_ns=self.ttft_ns,
             resolution_ns=resolution_ns,
-            tokens=tokens or TokenCounts(),
+            tokens=tokens or self.tokens,
             rates=self.rates,
             raw=self.raw,
             rejected=self.rejected,

@@ -27,15 +27,14 @@ def tolerance_ns(report: ServerReport, span_ns: int) -> int:
 
 def without_impossible(report: ServerReport, view: ClientView) -> tuple[ServerReport, list[str]]:
     """The report without what cannot be true, and notes on what went."""
-    rejected = dict(report.rejected)
-    notes = list(report.notes)
+    fresh: dict[str, str] = {}
     if view.exchange_ns is not None:
-        report = _within(report, view.exchange_ns, rejected)
-    report = _total_holds_parts(report, rejected)
-    fresh = [name for name in rejected if name not in report.rejected]
-    if fresh:
-        notes.append(f"rejected as impossible: {', '.join(fresh)}")
-    return replace(report, rejected=rejected), notes
+        report = _within(report, view.exchange_ns, fresh)
+    report = _total_holds_parts(report, fresh)
+    if not fresh:
+        return report, list(report.notes)
+    told = f"rejected as impossible: {', '.join(fresh)}"
+    return replace(report, rejected={**report.rejected, **fresh}), [*report.notes, told]
 
 
 def _within(report: ServerReport, exchange_ns: int, rejected: dict[str, str]) -> ServerReport:
@@ -54,6 +53,8 @@ def _within(report: ServerReport, exchange_ns: int, rejected: dict[str, str]) ->
     total = None if total_fell or (dropped and not report.total_is_independent) else report.total_ns
     ttft = report.ttft_ns if is_possible("ttft", report.ttft_ns) else None
     parts = {name: ns for name, ns in report.parts_ns.items() if is_possible(name, ns)}
+    if not rejected:
+        return report
     return replace(
         report,
         phases=_without(report.phases, dropped),
@@ -71,9 +72,7 @@ def _total_holds_parts(report: ServerReport, rejected: dict[str, str]) -> Server
     taken = sum(phase.ns or 0 for phase in parts)
     if taken <= report.total_ns + tolerance_ns(report, report.total_ns):
         return report
-    rejected[_field(report, "total")] = (
-        f"{report.total_ns / NS['s']:g} s is less than its parts, {taken / NS['s']:g} s"
-    )
+    rejected[_field(report, "total")] = f"{report.total_ns / NS['s']:g} s is less than its parts, {taken / NS['s']:g} s"
     held = {member for phase in parts for member in members(phase.name)}
     total = taken if {"queue", "prefill", "decode"} <= held else None
     phases = _without(report.phases, report.from_total)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from agenttrace.phases.names import SERVER
+from agenttrace.phases.names import HOSTED
 from agenttrace.records import PhaseTiming
 
 
@@ -56,7 +56,7 @@ class ServerReport:
     """Which reader understood it, e.g. `llama.cpp`."""
     phases: tuple[PhaseTiming, ...] = ()
     """Phases and sums of them; one without a number may still carry bounds."""
-    members: tuple[str, ...] = SERVER
+    members: tuple[str, ...] = HOSTED
     """The phases that can take place in this server. What has no entry above is somewhere in the rest."""
     parts_ns: Mapping[str, int] = field(default_factory=dict)
     """What the server reports and we have no word for."""

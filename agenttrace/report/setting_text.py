@@ -220,8 +220,9 @@ def _common(before: str, after: str) -> int:
 
 def _excerpt(text: str, start: int, end: int) -> str:
     stop = len(text) - end
-    first = max(0, start - CONTEXT)
-    last = min(len(text), stop + CONTEXT, start + EXCERPT + CONTEXT)
+    first = start - CONTEXT if start > CONTEXT + 1 else 0
+    last = min(stop + CONTEXT, start + EXCERPT + CONTEXT)
+    last = last if last < len(text) - 1 else len(text)  # an ellipsis for one character would be none the shorter
     return f'"{"…" if first else ""}{visible(text[first:last])}{"…" if last < len(text) else ""}"'
 
 

@@ -157,13 +157,19 @@ def _identity(call: ModelCall, sources: Sequence[Source]) -> Iterator[tuple[str,
         api = next((name for end, name in APIS.items() if attempt.path.split("?")[0].endswith(end)), None)
         if api:
             yield "api", SettingValue(value=api, voice="sent", source="wire")
-        yield "endpoint", SettingValue(value=attempt.host, voice="sent", source="wire")
+        yield "endpoint", SettingValue(value=_endpoint(attempt.host), voice="sent", source="wire")
         # Ollama streams unless told not to; the others stream when told to.
         streamed = attempt.sent_settings.get("stream", api is not None and api.startswith("ollama"))
         if attempt.sent_settings:
             yield "delivery.streamed", SettingValue(value=bool(streamed), voice="sent", source="wire")
     elif call.is_streamed:
         yield "delivery.streamed", SettingValue(value=True, voice="served", source="callbacks")
+
+
+def _endpoint(host: str) -> str:
+    """The host that answers; on this machine without its port, which is another one at each start."""
+    name, _, port = host.rpartition(":")
+    return name if port.isdecimal() and name in ("127.0.0.1", "localhost", "[::1]") else host
 
 
 def _served(call: ModelCall) -> Iterator[tuple[str, SettingValue]]:

@@ -74,10 +74,14 @@ totals AS (
     JOIN calls USING (trace_id, span_id)
     GROUP BY ALL
 )
-SELECT totals.trace_id, totals.kind, totals.name, totals.ns
+SELECT
+    totals.trace_id,
+    list(if(totals.kind = 'tool', 'tool_', '') || totals.name || '_s') AS names,
+    list(totals.ns / 1e9) AS seconds
 FROM totals
 JOIN (SELECT trace_id, kind, count(*) AS calls FROM calls GROUP BY ALL) USING (trace_id, kind)
 WHERE known > 0 AND known + inapplicable = calls
+GROUP BY totals.trace_id
 """
 
 RESULTS = """
@@ -87,9 +91,6 @@ WHERE run_id = $run_id
 """
 
 COUNTERS = "SELECT process, capture_errors, dropped, last_error FROM counters WHERE process = $process"
-
-BATCH = 512
-"""Rows that are in memory as text at a time."""
 
 OUTCOMES: Mapping[str, Outcome] = {
     "ok": "scored",
@@ -135,9 +136,8 @@ def read_contract(connection: duckdb.DuckDBPyConnection, ref: str) -> tuple[RunR
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> Iterator[dict[str, Any]]:
     cursor = connection.execute(query, parameters)
     names = [column[0] for column in cursor.description or ()]
-    while batch := cursor.fetchmany(BATCH):
-        for values in batch:
-            yield dict(zip(names, values, strict=True))
+    for values in cursor.fetchall():
+        yield dict(zip(names, values, strict=True))
 
 
 def _traces(connection: duckdb.DuckDBPyConnection, run_id: str, unfinished: Mapping[str, bool]) -> dict[str, _Trace]:
@@ -151,8 +151,7 @@ def _traces(connection: duckdb.DuckDBPyConnection, run_id: str, unfinished: Mapp
             metrics=_trace_metrics(row),
         )
     for row in _rows(connection, PHASES, run_id=run_id):
-        prefix = "tool_" if row["kind"] == "tool" else ""
-        traces[row["trace_id"]].metrics[f"{prefix}{row['name']}_s"] = int(row["ns"]) / 1e9
+        traces[row["trace_id"]].metrics.update(zip(row["names"], row["seconds"], strict=True))
     return traces
 
 
@@ -175,15 +174,17 @@ def _contract(
     settings = read_settings(connection, run_id)
     calls = [
         ObservedCall(
-            call_site=row["call_site"],
-            settings=(told := settings.get(row["settings"], NO_SETTINGS)).shared,
+            call_site=call_site,
+            settings=(told := settings.get(text, NO_SETTINGS)).shared,
             own=told.own,
-            trace_id=row["trace_id"],
-            case=traces[row["trace_id"]].case,
-            start_ns=row["start_ns"],
-            is_answered=row["is_answered"],
+            trace_id=trace_id,
+            case=traces[trace_id].case,
+            start_ns=start_ns,
+            is_answered=is_answered,
         )
-        for row in _rows(connection, MODEL_CALLS, run_id=run_id)
+        for call_site, text, trace_id, start_ns, is_answered in connection.execute(
+            MODEL_CALLS, {"run_id": run_id}
+        ).fetchall()
     ]
     is_recorded = bool(calls)
     for number, row in enumerate(results):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,16 +39,26 @@ class Layout:
     def create(self) -> None:
         """Make the folder, readable by its owner alone, and keep it out of version control."""
         try:
-            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+            if not self.folder.exists():
+                self._create_whole()
+            self.folder.mkdir(mode=0o700, exist_ok=True)
             self.journal.mkdir(mode=0o700, exist_ok=True)
-            ignore = self.folder / ".gitignore"
-            if not ignore.exists():
-                ignore.write_text("*\n")
         except OSError as error:
             raise StoreUnwritable(
                 f"The store {self.folder} cannot be written: {error.strerror or error}. "
                 "Name a folder you may write with --store, store=… or $AGENTTRACE_STORE."
             ) from error
+
+    def _create_whole(self) -> None:
+        """Make the folder with all that belongs in it under another name: whoever looks sees no store or a whole one."""
+        self.folder.parent.mkdir(parents=True, exist_ok=True)
+        draft = Path(tempfile.mkdtemp(prefix=f".{self.folder.name}-", dir=self.folder.parent))
+        Layout(draft).journal.mkdir(mode=0o700)
+        (draft / ".gitignore").write_text("*\n")
+        try:
+            draft.rename(self.folder)
+        except OSError:  # another process was first
+            shutil.rmtree(draft)
 
     def require(self) -> None:
         """Raise unless a store is here."""

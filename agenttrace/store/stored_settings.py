@@ -63,7 +63,7 @@ NO_SETTINGS = StoredSettings(shared={}, own={})
 
 def read_settings(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str | None, StoredSettings]:
     """Each distinct settings of the run, by the text that stands in its rows: a reference, or the settings."""
-    cuts = _Cuts()
+    cuts = Cuts()
     referred: dict[str, str] = {}
     for (text,) in connection.execute(TEXTS, {"run_id": run_id}).fetchall():
         values = orjson.loads(text)
@@ -106,7 +106,7 @@ class _Frame(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Cuts:
+class Cuts:
     """The texts that were read, each as the numbers of its cuts."""
 
     texts: dict[str, tuple[int, ...]] = field(default_factory=dict)

@@ -1,13 +1,13 @@
-"""What the bodies of a request and its response say: settings that were sent, and the server's report. Off the agent's thread.
+"""What the bodies of a request and its response say: settings that were sent, and the server's report.
 
-Only allow-listed keys are read; messages and answers are not kept a second time. What cannot be parsed is no report, never an
-error.
+Off the agent's thread. Only allow-listed keys are read; messages and answers are not kept a second time. Whatever the
+bodies hold, nothing here raises: what cannot be parsed, or could not be written later, is no report.
 """
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -15,26 +15,31 @@ import orjson
 
 from agenttrace.clock import Anchor
 from agenttrace.steps import JSON, Attempt, ModelCall, OpenAttempt
-
-INFLATED = 16 << 20
-"""Bytes at most that a compressed body is unpacked to."""
+from agenttrace.transport.observing import count_fault
+from agenttrace.transport.unpacking import unpack
 
 SENT_KEYS = frozenset(
     """
     model temperature top_p top_k min_p n stop stop_sequences seed max_tokens max_completion_tokens max_output_tokens
     reasoning reasoning_effort thinking think response_format format text tools tool_choice parallel_tool_calls stream
     stream_options service_tier presence_penalty frequency_penalty repeat_penalty repetition_penalty logit_bias options
-    keep_alive cache_prompt output_config generationConfig num_ctx num_predict
+    keep_alive cache_prompt output_config generationConfig num_ctx num_predict max_new_tokens
     """.split()
 )
 
 REPORT_KEYS = frozenset(
     """
-    usage timings metrics time_info x_groq nvext stats perf_metrics meta_info usageMetadata modelVersion provider model id
-    system_fingerprint service_tier created created_at completed_at output_token_metrics total_duration load_duration
+    usage timings metrics time_info x_groq nvext stats perf_metrics meta_info usageMetadata modelVersion provider model
+    id system_fingerprint service_tier created created_at completed_at output_token_metrics total_duration load_duration
     prompt_eval_count prompt_eval_duration eval_count eval_duration done_reason
     """.split()
 )
+
+COUNTED_IN_PARTS = ("usage", "usageMetadata")
+"""Reports that a stream gives in parts: Anthropic counts the prompt at the beginning and the answer at the end."""
+
+REPORT_BYTES = 256 << 10
+"""Bytes of JSON up to which a report is one; real ones have hundreds."""
 
 
 def with_attempts(call: ModelCall) -> ModelCall:
@@ -46,7 +51,7 @@ def with_attempts(call: ModelCall) -> ModelCall:
 
 
 def finish_attempt(attempt: OpenAttempt, anchor: Anchor) -> Attempt:
-    """The attempt as it is kept, its bodies read for what they tell."""
+    """The attempt as it is kept, its bodies read for what they tell. Never raises."""
 
     def moment(mark: int | None) -> int | None:
         return None if mark is None else anchor.at(mark)
@@ -65,67 +70,94 @@ def finish_attempt(attempt: OpenAttempt, anchor: Anchor) -> Attempt:
         reads=attempt.reads,
         error=attempt.error,
         headers=attempt.headers,
-        sent_settings=_sent(attempt.request_body),
-        report=_report(attempt),
+        sent_settings=_read(_sent, attempt),
+        report=_read(_report, attempt, REPORT_BYTES),
     )
 
 
-def _sent(body: bytes | None) -> Mapping[str, JSON]:
-    document = _parse(body or b"")
+def _read(
+    reader: Callable[[OpenAttempt], dict[str, JSON]], attempt: OpenAttempt, limit: int | None = None
+) -> Mapping[str, JSON]:
+    """What a reader finds, if the journal can write it."""
+    try:
+        found = reader(attempt)
+    except Exception as error:
+        count_fault(error)
+        return {}
+    try:
+        size = len(orjson.dumps(found))
+    except TypeError:
+        return {}  # nested deeper than JSON is written: no server means that
+    return found if limit is None or size <= limit else {}
+
+
+def _sent(attempt: OpenAttempt) -> dict[str, JSON]:
+    document = _parse(attempt.request_body or b"")
     sent = {key: value for key, value in document.items() if key in SENT_KEYS}
-    if isinstance(sent.get("text"), Mapping):
-        sent["text"] = {"format": sent["text"].get("format")}  # the Responses API; the rest is not a setting
+    text = sent.pop("text", None)
+    if isinstance(text, dict):  # of the Responses API, where it holds a format; elsewhere `text` is the prompt
+        sent["text"] = {"format": text.get("format")}
     return sent
 
 
-def _parse(data: bytes) -> dict[str, Any]:
+def _report(attempt: OpenAttempt) -> dict[str, JSON]:
+    if attempt.content_type == "text/event-stream":
+        return _merged(_events(_lines(attempt)))
+    if "ndjson" in attempt.content_type or attempt.content_type == "application/stream+json":
+        return _merged(_parse(line) for line in _lines(attempt))
+    return _merged([_parse(_whole(attempt))])
+
+
+def _whole(attempt: OpenAttempt) -> bytes:
+    return unpack(b"".join([*attempt.head, *attempt.body]), attempt.content_encoding)
+
+
+def _lines(attempt: OpenAttempt) -> list[bytes]:
+    """The lines of a stream. Where its middle was let go, the halves around the gap must not become one line."""
+    head, tail = list(attempt.head), list(attempt.body)
+    if not head or len(head) + len(tail) == attempt.reads:
+        return _whole(attempt).splitlines()
+    return [*b"".join(head).splitlines(), b"", *b"".join(tail).splitlines()[1:]]
+
+
+def _events(lines: Iterable[bytes]) -> Iterator[dict[str, Any]]:
+    """The JSON of each server-sent event. Comments, `[DONE]` and broken events are passed over."""
+    data: list[bytes] = []
+    for line in (*lines, b""):
+        if line.startswith(b"data:"):
+            data.append(line[5:])
+        elif not line and data:
+            yield _parse(b"\n".join(data))
+            if len(data) > 1:  # some servers forget the empty line between events: then each line is one
+                yield from map(_parse, data)
+            data = []
+
+
+def _parse(text: bytes) -> dict[str, Any]:
+    """The JSON object in `text`, or an empty one."""
     try:
-        document = orjson.loads(data)
+        document = orjson.loads(text)
     except orjson.JSONDecodeError:
-        return {}
+        document = _parse_loosely(text)
     return document if isinstance(document, dict) else {}
 
 
-def _report(attempt: OpenAttempt) -> Mapping[str, JSON]:
-    data = _inflate(b"".join([*attempt.head, *attempt.body]), attempt.content_encoding)
-    if attempt.content_type == "text/event-stream":
-        return _merged(_events(data))
-    if "ndjson" in attempt.content_type or attempt.content_type == "application/stream+json":
-        return _merged(_parse(line) for line in data.splitlines())
-    return _merged([_parse(data)])
-
-
-def _inflate(data: bytes, encoding: str) -> bytes:
-    if not encoding or encoding == "identity":
-        return data
+def _parse_loosely(text: bytes) -> object:
+    """Python's servers write `NaN` and `Infinity` where a rate divides by zero; what else they say is still true."""
+    if b"NaN" not in text and b"Infinity" not in text:
+        return None
     try:
-        if encoding in ("gzip", "x-gzip"):
-            return zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, INFLATED)
-        if encoding == "deflate":
-            return zlib.decompressobj().decompress(data, INFLATED)
-        if encoding == "br":
-            import brotli
-
-            return bytes(brotli.decompress(data))
-        if encoding == "zstd":
-            import zstandard
-
-            return zstandard.ZstdDecompressor().decompressobj().decompress(data)[:INFLATED]
-    except Exception:
-        # A body that broke off, or an encoding whose library is not here: then there is no report.
-        return b""
-    return b""
+        return json.loads(text, parse_int=_number)
+    except (ValueError, RecursionError):
+        return None
 
 
-def _events(data: bytes) -> Iterator[dict[str, Any]]:
-    """The JSON of each `data:` line. Broken ones (the cut between beginning and end, comments, `[DONE]`) are passed over."""
-    for line in data.splitlines():
-        if line.startswith(b"data:"):
-            yield _parse(line[5:].strip())
+def _number(digits: str) -> int | float:
+    return int(digits) if len(digits) < 19 else float(digits)  # as orjson does: no integer beyond 64 bits
 
 
-def _merged(documents: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> Mapping[str, JSON]:
-    """The report that a sequence of documents makes: later values win, and usage is added to."""
+def _merged(documents: Iterable[dict[str, Any]]) -> dict[str, JSON]:
+    """The report that a sequence of documents makes: later values win, null never does."""
     report: dict[str, JSON] = {}
     for document in documents:
         # Anthropic's stream begins with a message, the Responses API's ends with a response: the report is inside.
@@ -135,19 +167,32 @@ def _merged(documents: Iterator[dict[str, Any]] | list[dict[str, Any]]) -> Mappi
     return report
 
 
-def _add(report: dict[str, JSON], document: Mapping[str, Any]) -> None:
-    for key, value in document.items():
-        if key in REPORT_KEYS and value is not None:
-            known = report.get(key)
-            # Anthropic counts the prompt at a stream's beginning and the answer at its end.
-            both = isinstance(known, Mapping) and isinstance(value, Mapping) and key == "usage"
-            report[key] = {**known, **value} if both and isinstance(known, Mapping) else value
+def _add(report: dict[str, JSON], document: dict[str, Any]) -> None:
+    for key in REPORT_KEYS & document.keys():
+        _put(report, key, document[key])
+    choice = _last(document.get("choices"))
+    _put(report, "meta_info", choice.get("meta_info"))
     delta = document.get("delta")
-    reason = document.get("stop_reason") or (delta.get("stop_reason") if isinstance(delta, dict) else None)
-    choices = document.get("choices")
-    if isinstance(choices, list) and choices and isinstance(choices[-1], dict):
-        reason = choices[-1].get("finish_reason") or reason
-        if isinstance(choices[-1].get("meta_info"), dict):
-            report["meta_info"] = choices[-1]["meta_info"]
-    if isinstance(reason, str):
-        report["finish_reason"] = reason
+    reasons = (
+        choice.get("finish_reason"),
+        document.get("stop_reason"),
+        delta.get("stop_reason") if isinstance(delta, dict) else None,
+        _last(document.get("candidates")).get("finishReason"),
+    )
+    _put(report, "finish_reason", next((reason for reason in reasons if isinstance(reason, str)), None))
+
+
+def _put(report: dict[str, JSON], key: str, value: JSON) -> None:
+    if value is None:
+        return
+    known = report.get(key)
+    if key in COUNTED_IN_PARTS and isinstance(value, dict) and isinstance(known, dict):
+        value = known | {name: part for name, part in value.items() if part is not None or name not in known}
+    elif key == "meta_info" and isinstance(value, dict):
+        value = {name: part for name, part in value.items() if not isinstance(part, list)}  # tokens, one by one
+    report[key] = value
+
+
+def _last(choices: object) -> dict[str, Any]:
+    last = choices[-1] if isinstance(choices, list) and choices else None
+    return last if isinstance(last, dict) else {}

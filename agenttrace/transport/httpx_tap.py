@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass
 from functools import wraps
-from typing import Any
+from typing import Any, TypeAlias
 
-from agenttrace.steps import OpenAttempt
+from agenttrace.steps import OpenAttempt, OpenStep
 from agenttrace.transport.observing import (
     begin,
     count_fault,
@@ -18,104 +19,166 @@ from agenttrace.transport.observing import (
     traceparent,
 )
 
+Trace: TypeAlias = Callable[[str, Any], Any]
+"""httpcore's trace extension: a function in a sync client, a coroutine function in an async one."""
+
+_wrappers: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
+"""What we made of a method, and what it was."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Watched:
+    """A request under watch, and what it was like before."""
+
+    attempt: OpenAttempt
+    extensions: Any
+    header: str | None
+    """The `traceparent` that we put in; None where there was one."""
+
 
 def tap_httpx(module: Any) -> None:
     """Wrap the transports of `httpx` or `httpx2`. Subclasses that call `super()` are seen, others are not."""
-    sync_stream, async_stream = _streams(module)
-
-    original = module.HTTPTransport.handle_request
-
-    @wraps(original)
-    def handle_request(self: Any, request: Any) -> Any:
-        attempt = _begin(request)
-        if attempt is None:
-            return original(self, request)
-        extensions = request.extensions
-        request.extensions = {**extensions, "trace": _tracer(attempt, extensions.get("trace"))}
-        try:
-            response = original(self, request)
-        except BaseException as error:
-            ended(attempt, error)
-            raise
-        finally:
-            request.extensions = extensions
-        return _watch(attempt, response, sync_stream)
-
-    original_async = module.AsyncHTTPTransport.handle_async_request
-
-    @wraps(original_async)
-    async def handle_async_request(self: Any, request: Any) -> Any:
-        attempt = _begin(request)
-        if attempt is None:
-            return await original_async(self, request)
-        extensions = request.extensions
-        request.extensions = {**extensions, "trace": _async_tracer(attempt, extensions.get("trace"))}
-        try:
-            response = await original_async(self, request)
-        except BaseException as error:
-            ended(attempt, error)
-            raise
-        finally:
-            request.extensions = extensions
-        return _watch(attempt, response, async_stream)
-
-    module.HTTPTransport.handle_request = handle_request
-    module.AsyncHTTPTransport.handle_async_request = handle_async_request
+    sync, sync_stream = module.HTTPTransport.handle_request, _sync_stream(module)
+    asynchronous, async_stream = module.AsyncHTTPTransport.handle_async_request, _async_stream(module)
+    if not _is_tapped(sync):
+        module.HTTPTransport.handle_request = _remember(_sync_handler(sync, sync_stream), sync)
+    if not _is_tapped(asynchronous):
+        ours = _remember(_async_handler(asynchronous, async_stream), asynchronous)
+        module.AsyncHTTPTransport.handle_async_request = ours
 
 
 def untap_httpx(module: Any) -> None:
-    """Take the wrapping off again."""
-    transport, asynchronous = module.HTTPTransport, module.AsyncHTTPTransport
-    transport.handle_request = transport.handle_request.__wrapped__
-    asynchronous.handle_async_request = asynchronous.handle_async_request.__wrapped__
+    """Take the wrapping off again. Where somebody wrapped the method after us, ours stays inside theirs."""
+    for owner, method in (
+        (module.HTTPTransport, "handle_request"),
+        (module.AsyncHTTPTransport, "handle_async_request"),
+    ):
+        for ours, original in _wrappers:
+            if getattr(owner, method) is ours:
+                setattr(owner, method, original)
 
 
-def _begin(request: Any) -> OpenAttempt | None:
-    """An attempt for this request; None outside of a model call, or where a fault of ours prevents it."""
-    step = open_model_call()
-    if step is None:
-        return None
+def _remember(ours: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
+    _wrappers.append((ours, original))
+    return ours
+
+
+def _is_tapped(method: Any) -> bool:
+    """Whether ours is in there, under whatever others wrapped around it: twice would count each request twice."""
+    while method is not None:
+        if any(method is ours for ours, _ in _wrappers):
+            return True
+        method = getattr(method, "__wrapped__", None)
+    return False
+
+
+def _sync_handler(original: Callable[..., Any], stream: Any) -> Callable[..., Any]:
+    @wraps(original)
+    def handle_request(self: Any, request: Any) -> Any:
+        step = open_model_call()
+        watched = None if step is None else _watch(step, request, _tracer)
+        if watched is None:
+            return original(self, request)
+        try:
+            response = original(self, request)
+        except BaseException as error:
+            ended(watched.attempt, error)
+            raise
+        finally:
+            _restore(request, watched)
+        return _watch_response(response, watched.attempt, stream)
+
+    return handle_request
+
+
+def _async_handler(original: Callable[..., Any], stream: Any) -> Callable[..., Any]:
+    @wraps(original)
+    async def handle_async_request(self: Any, request: Any) -> Any:
+        step = open_model_call()
+        watched = None if step is None else _watch(step, request, _async_tracer)
+        if watched is None:
+            return await original(self, request)
+        try:
+            response = await original(self, request)
+        except BaseException as error:
+            ended(watched.attempt, error)
+            raise
+        finally:
+            _restore(request, watched)
+        return _watch_response(response, watched.attempt, stream)
+
+    return handle_async_request
+
+
+def _watch(step: OpenStep, request: Any, make_tracer: Callable[[OpenAttempt, Trace | None], Trace]) -> Watched | None:
+    """An attempt for this request; None where a fault of ours prevents it."""
     try:
-        url = request.url
-        # `.content` of a request that streams its body would raise: there is nothing to look at then.
-        attempt = begin(step, url.netloc.decode("ascii", "replace"), url.path, getattr(request, "_content", None))
-        if "traceparent" not in request.headers:
-            request.headers["traceparent"] = traceparent(step)
-        return attempt
+        url, extensions, header = request.url, request.extensions, None
+        attempt = begin(step, url.netloc.decode("ascii", "replace"), url.path, _body(request))
     except Exception as error:
         count_fault(error)
         return None
+    try:
+        request.extensions = {**extensions, "trace": make_tracer(attempt, extensions.get("trace"))}
+        if "traceparent" not in request.headers:
+            header = traceparent(step)
+            request.headers["traceparent"] = header
+    except Exception as error:
+        count_fault(error)  # the attempt is there all the same: less is known of it
+    return Watched(attempt=attempt, extensions=extensions, header=header)
 
 
-def _tracer(attempt: OpenAttempt, users: Callable[[str, Any], Any] | None) -> Callable[[str, Any], None]:
-    def trace(name: str, info: Any) -> None:
-        mark_event(attempt, name)
-        if users is not None:
-            users(name, info)
+def _body(request: Any) -> bytes | None:
+    try:
+        content: bytes = request.content
+    except Exception:
+        return None  # it streams its body: reading that here would take it from the transport
+    return content
 
-    return trace
+
+def _restore(request: Any, watched: Watched) -> None:
+    """The request is the caller's, who may send it again: under another model call, or under none."""
+    try:
+        request.extensions = watched.extensions
+        if watched.header is not None and request.headers.get("traceparent") == watched.header:
+            del request.headers["traceparent"]
+    except Exception as error:
+        count_fault(error)
 
 
-def _async_tracer(attempt: OpenAttempt, users: Callable[[str, Any], Any] | None) -> Callable[[str, Any], Any]:
+def _tracer(attempt: OpenAttempt, users: Trace | None) -> Trace:
+    return (lambda name, info: mark_event(attempt, name)) if users is None else _with_users(attempt, users)
+
+
+def _async_tracer(attempt: OpenAttempt, users: Trace | None) -> Trace:
     async def trace(name: str, info: Any) -> None:
         mark_event(attempt, name)
-        if users is not None:
-            await users(name, info)
+
+    return trace if users is None else _with_users(attempt, users)
+
+
+def _with_users(attempt: OpenAttempt, users: Trace) -> Trace:
+    def trace(name: str, info: Any) -> Any:
+        mark_event(attempt, name)
+        # What it returns, a coroutine in an async client, is httpcore's to await, or to refuse if it is the wrong kind.
+        return users(name, info)
 
     return trace
 
 
-def _watch(attempt: OpenAttempt, response: Any, stream_class: Any) -> Any:
+def _watch_response(response: Any, attempt: OpenAttempt, stream: Any) -> Any:
     try:
-        responded(attempt, response.status_code, response.headers.items())
-        response.stream = stream_class(response.stream, attempt)
+        # Not `.items()`, which looks for the encoding that fits all headers: three times the cost.
+        headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
+        responded(attempt, response.status_code, headers)
+        response.stream = stream(response.stream, attempt)
     except Exception as error:
         count_fault(error)
     return response
 
 
-def _streams(module: Any) -> tuple[Any, Any]:
-    """Stream classes of this module's own kind: its client asserts that."""
+def _sync_stream(module: Any) -> Any:
+    """A stream class of this module's own kind: its client asserts that."""
 
     class WatchedStream(module.SyncByteStream):  # type: ignore[misc]  # the base is only known at run time
         def __init__(self, inner: Any, attempt: OpenAttempt) -> None:
@@ -136,6 +199,12 @@ def _streams(module: Any) -> tuple[Any, Any]:
             ended(self._attempt)
             self._inner.close()
 
+    return WatchedStream
+
+
+def _async_stream(module: Any) -> Any:
+    """The same for async clients."""
+
     class WatchedAsyncStream(module.AsyncByteStream):  # type: ignore[misc]  # as above
         def __init__(self, inner: Any, attempt: OpenAttempt) -> None:
             self._inner = inner
@@ -155,4 +224,4 @@ def _streams(module: Any) -> tuple[Any, Any]:
             ended(self._attempt)
             await self._inner.aclose()
 
-    return WatchedStream, WatchedAsyncStream
+    return WatchedAsyncStream

@@ -1,11 +1,17 @@
-"""What every client's tap does with a request: opens an attempt, marks it, keeps the server's report, counts its own faults."""
+"""What every client's tap does with a request: opens an attempt, marks it, keeps what the server reports.
+
+All of it runs on the agent's thread, between the client and its bytes. So nothing is parsed or copied here, and what is
+called with a response under way never raises: a fault of ours is counted, and `tap_faults` tells it.
+"""
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
 
 from agenttrace import clock
 from agenttrace.steps import OpenAttempt, OpenStep, current_model_call
+from agenttrace.transport.kept_headers import kept_headers
 
 WHOLE_BODY = 4 << 20
 """Bytes up to which a body that does not stream, or is compressed, is kept for its report; a larger one is let go."""
@@ -16,22 +22,21 @@ STREAM_TAIL = 64 << 10
 
 TIMED_READS = 65_536
 
-STREAMED_TYPES = ("text/event-stream", "application/x-ndjson", "application/stream+json")
+STREAMED_TYPES = ("text/event-stream", "application/x-ndjson", "application/ndjson", "application/stream+json")
 
-KEPT_HEADERS = frozenset(
-    """
-    retry-after retry-after-ms request-id x-request-id apim-request-id server-timing openai-processing-ms openai-version
-    x-ms-region x-compute-time x-compute-type x-total-time x-validation-time x-queue-time x-inference-time x-time-per-token
-    x-prompt-tokens x-generated-tokens x-should-retry x-amzn-requestid x-amzn-bedrock-invocation-latency
-    x-amzn-bedrock-input-token-count x-amzn-bedrock-output-token-count
-    """.split()
-)
-KEPT_PREFIXES = (
-    *("x-ratelimit-", "anthropic-ratelimit-", "x-envoy-", "x-kong-", "x-metrics-", "fireworks-", "x-litellm-"),
-    "llm_provider-",
-)
-"""Response headers that are kept. Everything else, cookies first of all, is never read."""
+MARKS = {
+    "connect_tcp.started": "connect_start",
+    "connect_unix_socket.started": "connect_start",
+    "connect_tcp.complete": "connect_end",
+    "connect_unix_socket.complete": "connect_end",
+    "setup_socks5_connection.complete": "connect_end",
+    "start_tls.complete": "connect_end",
+    "send_request_body.complete": "sent",
+    "receive_response_headers.complete": "headers_at",
+}
+"""Events of httpcore's trace extension, without the protocol in front (`http11.`, `http2.`, `connection.`)."""
 
+_first_attempt = threading.Lock()
 _faults = 0
 _last_fault: str | None = None
 
@@ -44,7 +49,7 @@ def count_fault(error: BaseException) -> None:
 
 
 def tap_faults() -> tuple[int, str | None]:
-    """How many requests could not be watched, and why the last one."""
+    """How often watching failed in this process, and why the last time."""
     return _faults, _last_fault
 
 
@@ -55,12 +60,14 @@ def open_model_call() -> OpenStep | None:
 
 
 def begin(step: OpenStep, host: str, path: str, body: bytes | None) -> OpenAttempt:
-    """A request of this model call starts now."""
+    """A request of this model call starts now. May raise, and then there is no attempt."""
     attempt = OpenAttempt(start=clock.monotonic_ns(), host=host, path=path)
     if isinstance(body, bytes) and len(body) <= WHOLE_BODY:
         attempt.request_body = body
     if step.attempts is None:
-        step.attempts = []
+        with _first_attempt:  # a model call may send several requests at once, from several threads
+            if step.attempts is None:
+                step.attempts = []
     step.attempts.append(attempt)
     return attempt
 
@@ -71,47 +78,56 @@ def traceparent(step: OpenStep) -> str:
 
 
 def mark_event(attempt: OpenAttempt, name: str) -> None:
-    """Note an event of httpcore's trace extension, like `http11.send_request_body.complete`."""
-    if name.endswith(("connect_tcp.started", "connect_unix_socket.started")):
-        if attempt.connect_start is None:
-            attempt.connect_start = clock.monotonic_ns()
-    elif name.endswith(("connect_tcp.complete", "connect_unix_socket.complete", "start_tls.complete")):
-        attempt.connect_end = clock.monotonic_ns()
-    elif name.endswith("send_request_body.complete"):
-        attempt.sent = clock.monotonic_ns()
-    elif name.endswith("receive_response_headers.complete"):
-        attempt.headers_at = clock.monotonic_ns()
+    """Note an event of httpcore's trace extension, like `http11.send_request_body.complete`.
+
+    Connecting starts once, however often it is tried. Of what repeats (a proxy is asked first) the last counts.
+    """
+    try:
+        mark = MARKS.get(name.partition(".")[2])
+        if mark is not None and not (mark == "connect_start" and attempt.connect_start is not None):
+            setattr(attempt, mark, clock.monotonic_ns())
+    except Exception as error:
+        count_fault(error)
 
 
 def responded(attempt: OpenAttempt, status: int, headers: Iterable[tuple[str, str]]) -> None:
     """The response's head is here."""
-    if attempt.headers_at is None:
-        attempt.headers_at = clock.monotonic_ns()
-    attempt.status = status
-    kept = {}
-    for name, value in headers:
-        name = name.lower()
-        if name == "content-type":
-            attempt.content_type = value.split(";")[0].strip().lower()
-        elif name == "content-encoding":
-            attempt.content_encoding = value.strip().lower()
-        elif name in KEPT_HEADERS or name.startswith(KEPT_PREFIXES):
-            kept[name] = value
-    attempt.headers = kept
+    try:
+        if attempt.headers_at is None:
+            attempt.headers_at = clock.monotonic_ns()
+        attempt.status = status
+        attempt.content_type, attempt.content_encoding, attempt.headers = kept_headers(headers)
+    except Exception as error:
+        count_fault(error)
 
 
 def received(attempt: OpenAttempt, data: bytes) -> None:
     """A part of the body was read."""
-    now = clock.monotonic_ns()
-    if attempt.first_byte is None:
-        attempt.first_byte = now
-    attempt.reads += 1
-    if attempt.reads <= TIMED_READS:
-        attempt.read_times.append(now)
-        attempt.read_sizes.append(len(data))
-    if attempt.content_type in STREAMED_TYPES and not attempt.content_encoding:
-        _keep_ends(attempt, data)
-    elif attempt.body_bytes <= WHOLE_BODY:
+    try:
+        now = clock.monotonic_ns()
+        if attempt.first_byte is None:
+            attempt.first_byte = now
+        attempt.reads += 1
+        if attempt.reads <= TIMED_READS:
+            attempt.read_times.append(now)
+            attempt.read_sizes.append(len(data))
+        _keep(attempt, data)
+    except Exception as error:
+        count_fault(error)
+
+
+def _keep(attempt: OpenAttempt, data: bytes) -> None:
+    """Both ends of a stream, the whole of a document, nothing of a picture or a file."""
+    kind = attempt.content_type
+    if kind in STREAMED_TYPES:
+        # The ends of a compressed stream cannot be read without its middle.
+        (_keep_whole if attempt.content_encoding else _keep_ends)(attempt, data)
+    elif not kind or "json" in kind:  # servers that name no type are small ones, and what they send is JSON
+        _keep_whole(attempt, data)
+
+
+def _keep_whole(attempt: OpenAttempt, data: bytes) -> None:
+    if attempt.body_bytes <= WHOLE_BODY:
         attempt.body.append(data)
         attempt.body_bytes += len(data)
         if attempt.body_bytes > WHOLE_BODY:
@@ -131,7 +147,10 @@ def _keep_ends(attempt: OpenAttempt, data: bytes) -> None:
 
 def ended(attempt: OpenAttempt, error: BaseException | None = None) -> None:
     """The body is complete, was closed early, or broke off. The first word counts."""
-    if attempt.end is None:
-        attempt.end = clock.monotonic_ns()
-        if error is not None:
-            attempt.error = type(error).__name__
+    try:
+        if attempt.end is None:
+            attempt.end = clock.monotonic_ns()
+            if error is not None:
+                attempt.error = type(error).__name__
+    except Exception as fault:
+        count_fault(fault)

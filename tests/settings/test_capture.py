@@ -14,8 +14,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, SecretStr
 
 from agenttrace import AgentTraceHandler, open_store
-from agenttrace.records import SpanRecord
 from agenttrace.recording import flush
+from agenttrace.records import SpanRecord
 from tests.model_server import Exchange, ModelServer, chat_completion, serve
 
 
@@ -30,7 +30,9 @@ class Answer(BaseModel):
 
 
 def openai(server: ModelServer, **options: Any) -> ChatOpenAI:
-    return ChatOpenAI(base_url=server.url + "/v1", api_key=SecretStr("sk-abcdefghijklmnopqrst"), max_retries=0, **options)
+    return ChatOpenAI(
+        base_url=server.url + "/v1", api_key=SecretStr("sk-abcdefghijklmnopqrst"), max_retries=0, **options
+    )
 
 
 def call(model: Any, *, transport: bool = True, messages: Any = "hi", stream: bool = False) -> SpanRecord:
@@ -140,7 +142,9 @@ def ollama_answer(exchange: Exchange) -> None:
 def test_ollama_settings_come_from_the_wire(store: Path) -> None:
     """ChatOllama shows next to nothing in callbacks; the request shows it all."""
     with serve(ollama_answer) as server:
-        model = ChatOllama(model="tiny", base_url=server.url, temperature=0.1, num_ctx=512, num_predict=20, top_k=5, seed=3)
+        model = ChatOllama(
+            model="tiny", base_url=server.url, temperature=0.1, num_ctx=512, num_predict=20, top_k=5, seed=3
+        )
         span = call(model)
     assert told(span, "model.requested") == ("tiny", "sent")
     assert told(span, "model.served") == ("tiny:served", "served")

@@ -17,8 +17,6 @@ QUEUE = "waiting for a slot; not reported"
 PREFILL = "slot start until the first token is sampled, over tokens that were not in the cache (prompt_ms)"
 DECODE = "first sampled token until the last one (predicted_ms)"
 
-MEMBERS = ("queue", "tokenize", "prefill", "decode")
-
 
 def read(payload: Mapping[str, object], headers: Mapping[str, str], streamed: bool | None) -> ServerReport | None:
     """Read `timings`; None where it states no milliseconds (MLX servers send a `timings` of rates only)."""
@@ -38,7 +36,7 @@ def read(payload: Mapping[str, object], headers: Mapping[str, str], streamed: bo
     if drafted:
         speculation = Speculation(drafted=drafted, accepted=accepted)
         draft.notes.append("speculative decoding: tokens come in bursts, a gap between tokens is no step time")
-    return draft.done(tokens=tokens, members=MEMBERS, speculation=speculation)
+    return draft.done(tokens=tokens, speculation=speculation)
 
 
 def _tokens(timings: Mapping[str, object], usage: Mapping[str, object]) -> TokenCounts:

@@ -10,9 +10,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agenttrace.phases.draft import ReportDraft, count
+from agenttrace.phases.names import SERVER
 from agenttrace.phases.server_report import ServerReport, TokenCounts
 
-LOAD = "handler start until the runner is ready: loading the model and, perhaps, waiting for the scheduler (load_duration)"
+LOAD = (
+    "handler start until the runner is ready: loading the model and, perhaps, waiting for the scheduler (load_duration)"
+)
 PREFILL = "evaluating the prompt (prompt_eval_duration)"
 DECODE = "generating, thinking tokens and the end token included (eval_duration)"
 QUEUE = "waiting for a slot of the runner; not reported, inside what is left of total_duration"
@@ -31,4 +34,4 @@ def read(payload: Mapping[str, object], headers: Mapping[str, str], streamed: bo
     draft.reported("decode", "eval_duration", "ns", DECODE)
     draft.total(draft.duration("total_duration", "ns"), is_independent=True, raw="total_duration")
     tokens = TokenCounts(prompt=count(payload.get("prompt_eval_count")), output=count(payload.get("eval_count")))
-    return draft.done(tokens=tokens, members=("queue", "load", "tokenize", "prefill", "decode"))
+    return draft.done(tokens=tokens, members=SERVER)

@@ -1,0 +1,55 @@
+"""`agenttrace compare`: two runs, if they may be compared, by case. Its exit code is the verdict."""
+
+from __future__ import annotations
+
+import click
+
+from agenttrace.cli.options import json_option, store_option
+from agenttrace.cli.output import print_json
+
+
+@click.command(short_help="Compare two runs, after proving that they may be.")
+@click.argument("baseline")
+@click.argument("candidate")
+@click.option(
+    "--changed",
+    multiple=True,
+    metavar="DIMENSION[:CALL_SITE]",
+    help="A setting, or a group of them like 'sampling', that differs on purpose. May be given several times.",
+)
+@click.option("--strict", is_flag=True, help="Refuse what cannot be verified to be the same.")
+@json_option
+@store_option
+@click.pass_context
+def compare(
+    ctx: click.Context,
+    baseline: str,
+    candidate: str,
+    changed: tuple[str, ...],
+    strict: bool,
+    as_json: bool,
+    store: str | None,
+) -> None:
+    r"""Compare the runs BASELINE and CANDIDATE, paired by case.
+
+    Settings that differ and are not declared with --changed stand against it: then every difference is told. A run is
+    an id, the beginning of one, or a name, which means its latest run.
+
+    \b
+    Exit codes: 0 pass, 1 regressed, 10 inconclusive, 11 not comparable, 12 invalid run.
+    """
+    from agenttrace.comparison.compare import EXIT_CODES, comparison_json
+    from agenttrace.judging import compare as compare_runs
+    from agenttrace.store.reading import open_store
+
+    with open_store(store) as opened:
+        comparison = compare_runs(opened, baseline, candidate, changed, strict=strict)
+    if as_json:
+        print_json(comparison_json(comparison))
+    else:
+        from agenttrace.report.compare_report import draw_comparison
+        from agenttrace.report.console import open_console, put, width_of
+
+        console = open_console()
+        put(draw_comparison(comparison, width=width_of(console), store=store), console)
+    ctx.exit(EXIT_CODES[comparison.verdict])

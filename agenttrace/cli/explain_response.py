@@ -1,0 +1,75 @@
+"""`agenttrace explain-response`: how the time of one response divides, from a file with what its server said."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from agenttrace.cli.options import json_option
+from agenttrace.cli.output import print_json
+from agenttrace.errors import InvalidRecord
+
+LARGEST = 256 << 20
+"""Bytes of a file that are read at most."""
+
+
+@click.command(short_help="Divide one response's time from what its server reported.")
+@click.argument("file", type=click.Path(allow_dash=True))
+@json_option
+def explain_response(file: str, as_json: bool) -> None:
+    """Print how one response's time divides into phases.
+
+    FILE holds {"provider": …, "payload": {…}, "headers": {…}, "client": {…}}; '-' reads standard input. A provider or a
+    shape that is not known is said, and what the client saw is divided all the same.
+    """
+    from agenttrace.phases.explain import explain_response as explain
+    from agenttrace.phases.explain import explanation_json
+
+    explanation = explanation_json(explain(_document(file)))
+    if as_json:
+        print_json(explanation)
+        return
+    _draw(explanation)
+
+
+def _document(file: str) -> dict[str, Any]:
+    import orjson
+
+    name = "standard input" if file == "-" else file
+    if file != "-" and not Path(file).is_file():
+        raise InvalidRecord(f"There is no file {file}. Name a file that holds a response, or '-' for standard input.")
+    data = sys.stdin.buffer.read(LARGEST) if file == "-" else Path(file).read_bytes()[:LARGEST]
+    try:
+        document = orjson.loads(data)
+    except orjson.JSONDecodeError as error:
+        raise InvalidRecord(f"{name} is no JSON: {error}. Give an object with 'payload' and 'headers'.") from error
+    if not isinstance(document, dict):
+        raise InvalidRecord(f"{name} holds no JSON object. Give an object with 'payload' and 'headers'.")
+    return document
+
+
+def _draw(explanation: dict[str, Any]) -> None:
+    from agenttrace.report.escaping import visible
+    from agenttrace.report.numbers import between, duration
+
+    def shown(phase: dict[str, Any]) -> str:
+        if phase["seconds"] is not None:
+            return duration(phase["seconds"] * 1e9)
+        bounds = (phase["low"], phase["high"])
+        return between(*(None if bound is None else bound * 1e9 for bound in bounds)) if any(bounds) else "unknown"
+
+    click.echo(f"provider {visible(str(explanation['provider']))}")
+    for name, phase in explanation["phases"].items():
+        click.echo(
+            f"  {visible(name):34} {shown(phase):>16}  {phase['source']:16} {visible(phase['definition'] or '')}"
+        )
+    for title, key in (("server total", "server_total_s"), ("server time to first token", "server_ttft_s")):
+        if explanation[key] is not None:
+            click.echo(f"  {title:34} {duration(explanation[key] * 1e9):>16}")
+    for name, reason in explanation["rejected"].items():
+        click.echo(f"  rejected {visible(name)}: {visible(reason)}")
+    for note in explanation["notes"]:
+        click.echo(f"  note: {visible(note)}")

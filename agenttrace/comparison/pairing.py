@@ -1,0 +1,224 @@
+"""Pairs two runs by case. The case is the unit: its repetitions are averaged first, and never paired one by one."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Literal, NamedTuple, TypeAlias
+
+from agenttrace.comparison.evidence import AGENT_FAILURES, NOT_THE_AGENT, Outcome, Repetition, RunEvidence
+
+MetricKind: TypeAlias = Literal["score", "time", "cost", "other"]
+
+COST_ENDINGS = ("_tokens", "_usd")
+
+FLOOR = 0.0
+"""What an attempt that failed scores, where all scores of that name lie between 0 and 1."""
+
+LEADING = ("latency_s", "model_s", "input_tokens", "output_tokens")
+"""Metrics that are told before all others."""
+
+
+class MetricKey(NamedTuple):
+    """A score and a measurement may have the same name."""
+
+    is_score: bool
+    name: str
+
+    @property
+    def kind(self) -> MetricKind:
+        """What it measures: what forbids comparing times and tokens leaves scores alone."""
+        if self.is_score:
+            return "score"
+        if self.name.endswith("_s"):
+            return "time"
+        return "cost" if self.name.endswith(COST_ENDINGS) else "other"
+
+
+Values: TypeAlias = Mapping[MetricKey, Mapping[str, Sequence[float]]]
+"""Of one run: metric, case, one value a repetition."""
+
+Means: TypeAlias = Mapping[MetricKey, Mapping[str, float]]
+"""Of one run: metric, case, the mean over its repetitions."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedValue:
+    """Means over a case's repetitions."""
+
+    baseline: float
+    candidate: float
+
+    @property
+    def delta(self) -> float:
+        return self.candidate - self.baseline
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedCase:
+    """One case in both runs."""
+
+    case: str
+    k_baseline: int
+    """Repetitions that count."""
+    k_candidate: int
+    values: Mapping[MetricKey, PairedValue]
+    """Only what both runs know of it."""
+
+    @property
+    def difference(self) -> tuple[float, float]:
+        """How much it differs: its largest difference of a score, then of its time."""
+        scores = [abs(value.delta) for key, value in self.values.items() if key.is_score]
+        latency = self.values.get(MetricKey(False, "latency_s"))
+        return max(scores, default=0.0), abs(latency.delta) if latency else 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairedMetric:
+    """One metric over all cases that have it in both runs."""
+
+    key: MetricKey
+    n: int
+    """Cases."""
+    k_baseline: int
+    """The fewest repetitions that any of these cases has."""
+    k_candidate: int
+    baseline: float
+    """Mean of the cases' means."""
+    candidate: float
+    delta: float
+    """Candidate − baseline: the mean of the cases' differences."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pairing:
+    cases: tuple[PairedCase, ...]
+    """Those that differ most come first."""
+    metrics: tuple[PairedMetric, ...]
+    """Scores first."""
+    notes: tuple[str, ...]
+    """What was left out or counted as a failure."""
+
+
+def pair(baseline: RunEvidence, candidate: RunEvidence) -> Pairing:
+    """Pair the results of two runs by case."""
+    bounded = _scores_within_one((*baseline.repetitions, *candidate.repetitions))
+    before, after = _values(baseline.repetitions, bounded), _values(candidate.repetitions, bounded)
+    means = _means(before), _means(after)
+    counts = _counted(baseline.repetitions), _counted(candidate.repetitions)
+    keys = sorted((key for key in before if key in after), key=_rank)
+    metrics = [metric for key in keys if (metric := _metric(key, (before, after), means)) is not None]
+    cases = [
+        PairedCase(
+            case=case,
+            k_baseline=counts[0][case],
+            k_candidate=counts[1][case],
+            values={
+                key: PairedValue(baseline=means[0][key][case], candidate=means[1][key][case])
+                for key in keys
+                if case in means[0][key] and case in means[1][key]
+            },
+        )
+        for case in baseline.cases
+        if case in counts[1]
+    ]
+    notes = (*_failure_notes("baseline", baseline, bounded), *_failure_notes("candidate", candidate, bounded))
+    return Pairing(
+        cases=tuple(sorted(cases, key=lambda case: case.difference, reverse=True)),
+        metrics=tuple(metrics),
+        notes=(*notes, *_unpaired_notes(before, after)),
+    )
+
+
+def _rank(key: MetricKey) -> tuple[bool, int, str]:
+    return not key.is_score, LEADING.index(key.name) if key.name in LEADING else len(LEADING), key.name
+
+
+def _scores_within_one(repetitions: Iterable[Repetition]) -> Mapping[str, bool]:
+    """Every score's name, and whether all of its values lie between 0 and 1."""
+    bounded: dict[str, bool] = {}
+    for repetition in repetitions:
+        for name, value in repetition.scores.items():
+            bounded[name] = bounded.get(name, True) and 0 <= value <= 1
+    return bounded
+
+
+def _values(repetitions: Iterable[Repetition], bounded: Mapping[str, bool]) -> Values:
+    values: dict[MetricKey, dict[str, list[float]]] = {}
+    for repetition in repetitions:
+        for key, value in _counting_values(repetition, bounded):
+            values.setdefault(key, {}).setdefault(repetition.case, []).append(value)
+    return values
+
+
+def _counting_values(repetition: Repetition, bounded: Mapping[str, bool]) -> Iterator[tuple[MetricKey, float]]:
+    """What one attempt contributes. One that the agent failed scores the floor, and its times tell nothing."""
+    if repetition.outcome in AGENT_FAILURES:
+        for name, is_bounded in bounded.items():
+            if name in repetition.scores or is_bounded:
+                yield MetricKey(True, name), repetition.scores.get(name, FLOOR)
+    elif repetition.outcome == "scored":
+        for name, value in repetition.scores.items():
+            yield MetricKey(True, name), value
+        for name, value in repetition.metrics.items():
+            yield MetricKey(False, name), value
+
+
+def _counted(repetitions: Iterable[Repetition]) -> Counter[str]:
+    """Repetitions that count, by case; a case of which none counts is there with 0."""
+    counts: Counter[str] = Counter()
+    for repetition in repetitions:
+        counts[repetition.case] += repetition.outcome == "scored" or repetition.outcome in AGENT_FAILURES
+    return counts
+
+
+def _means(values: Values) -> Means:
+    # Most cases were tried once, and there are tens of thousands of values.
+    return {
+        key: {case: fmean(each) if len(each) > 1 else each[0] for case, each in cases.items()}
+        for key, cases in values.items()
+    }
+
+
+def _metric(key: MetricKey, values: tuple[Values, Values], means: tuple[Means, Means]) -> PairedMetric | None:
+    before, after = values[0][key], values[1][key]
+    common = [case for case in before if case in after]
+    if not common:
+        return None
+    baseline, candidate = (fmean([side[key][case] for case in common]) for side in means)
+    return PairedMetric(
+        key=key,
+        n=len(common),
+        k_baseline=min(len(before[case]) for case in common),
+        k_candidate=min(len(after[case]) for case in common),
+        baseline=baseline,
+        candidate=candidate,
+        delta=candidate - baseline,
+    )
+
+
+def _failure_notes(side: str, evidence: RunEvidence, bounded: Mapping[str, bool]) -> Iterator[str]:
+    outcomes = Counter(repetition.outcome for repetition in evidence.repetitions)
+    failed = {outcome: count for outcome, count in outcomes.items() if outcome in AGENT_FAILURES}
+    if failed:
+        floor = f" They score {FLOOR:g}." if bounded and all(bounded.values()) else ""
+        told = _counts(failed)
+        yield f"{side}: {told} by the agent's own doing.{floor} Their times and tokens are not compared."
+    left_out = {outcome: count for outcome, count in outcomes.items() if outcome in NOT_THE_AGENT}
+    if left_out:
+        yield f"{side}: {_counts(left_out)}, which say nothing about the agent and are left out."
+    if evidence.unfinished_traces:
+        yield f"{side}: {evidence.unfinished_traces} traces have a step that never ended."
+
+
+def _counts(outcomes: Mapping[Outcome, int]) -> str:
+    return ", ".join(f"{count} × {outcome}" for outcome, count in outcomes.items())
+
+
+def _unpaired_notes(before: Values, after: Values) -> Iterator[str]:
+    for side, ours, theirs in (("baseline", before, after), ("candidate", after, before)):
+        names = [key.name for key in sorted(ours, key=_rank) if key.is_score and key not in theirs]
+        if names:
+            yield f"Only the {side} has: {', '.join(names)}."

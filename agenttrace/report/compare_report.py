@@ -1,0 +1,236 @@
+"""Draws a comparison: the refusal that explains itself, or the numbers that the gate let pass."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+
+from rich.cells import cell_len
+from rich.console import Group, RenderableType
+from rich.padding import Padding
+from rich.table import Table
+from rich.text import Text
+
+from agenttrace.comparison.compare import Comparison, MetricComparison, Verdict
+from agenttrace.comparison.differences import SettingDifference, counted
+from agenttrace.comparison.dimensions import dimension_of
+from agenttrace.comparison.pairing import PairedCase, PairedValue
+from agenttrace.report.console import command_line
+from agenttrace.report.drawing import GAP, Column, table
+from agenttrace.report.escaping import visible
+from agenttrace.report.numbers import MINUS, NOTHING, count, duration, quantity
+from agenttrace.report.setting_text import short_lines
+from agenttrace.report.settings_report import (
+    INDENT,
+    NAME_LIMIT,
+    SEVERITY_STYLES,
+    SHORT_ID,
+    at_sites,
+    draw_notes,
+    draw_unverified,
+    indented,
+    run_name,
+    severity_word,
+)
+
+SHOWN_CASES = 5
+
+MAX_CELL = 40
+"""Columns that names are lined up to; longer ones push what follows."""
+
+BELOW = 4
+"""How much further in the values stand that have no room beside their name."""
+
+SHOWN_SCORES = 2
+"""Scores that the table of cases has columns for, before the time."""
+
+REASON_LIMIT = 600
+
+VERDICT_STYLES: dict[Verdict, str] = {
+    "pass": "bold green",
+    "regressed": "bold red",
+    "inconclusive": "bold yellow",
+    "not_comparable": "bold red",
+    "invalid": "bold red",
+}
+
+SLUGS: dict[Verdict, str] = {"not_comparable": "settings-differ", "invalid": "invalid-run"}
+"""Sections of docs/messages.md; every other verdict is explained by its reasons."""
+
+
+def draw_comparison(comparison: Comparison, *, width: int = 80, store: str | None = None) -> RenderableType:
+    """One screen. `store` goes into the commands that it tells; None is the default store."""
+    if comparison.gate.verdict == "comparable":
+        return Group(*_allowed(comparison, width, store), *_see(comparison.verdict))
+    return Group(*_refusal(comparison, width, store), *_see(comparison.verdict))
+
+
+def _see(verdict: Verdict) -> Iterator[RenderableType]:
+    if verdict in SLUGS:
+        yield Text(f"See docs/messages.md#{SLUGS[verdict]}", style="dim")
+
+
+def _refusal(comparison: Comparison, width: int, store: str | None) -> Iterator[RenderableType]:
+    blocking = comparison.gate.blocking
+    names = len(dict.fromkeys(difference.dimension for difference in blocking))
+    word = "judged" if comparison.verdict == "invalid" else "compared"
+    headline = Text(f"These runs can't be {word}", style="bold red")
+    yield headline.append(f": {counted(names, 'setting differs', 'settings differ')}." if blocking else ".")
+    for reason in comparison.gate.reasons:
+        yield indented(visible(reason, limit=REASON_LIMIT))
+    yield from _difference_rows(blocking, width)
+    others = [item for item in comparison.differences if item not in blocking]
+    if others:
+        yield Text("Also different:" if blocking else "Different:", style="dim")
+        yield from _difference_rows(others, width)
+    if not blocking:
+        yield from draw_unverified(comparison.unverified)
+    yield from _advice(comparison, blocking, store)
+
+
+def _difference_rows(differences: Sequence[SettingDifference], width: int) -> Iterator[RenderableType]:
+    """One difference a row, with all call sites that it holds at."""
+    sites: dict[tuple[str, str, tuple[str, ...]], list[str | None]] = {}
+    for item in differences:
+        severity = "" if item.is_declared else severity_word(item)
+        sites.setdefault((item.dimension, severity, tuple(short_lines(item))), []).append(item.call_site)
+    rows = [
+        ((visible(dimension, limit=NAME_LIMIT), at_sites(where), severity), lines)
+        for (dimension, severity, lines), where in sites.items()
+    ]
+    widths = [min(max((len(cells[n]) for cells, _ in rows), default=0), MAX_CELL) for n in range(3)]
+    for (dimension, where, severity), lines in rows:
+        heading = Text(" " * INDENT).append(dimension.ljust(widths[0]), style="bold")
+        for cell, size, style in ((where, widths[1], ""), (severity, widths[2], SEVERITY_STYLES.get(severity, ""))):
+            heading.append(" " * GAP if size else "").append(cell.ljust(size), style=style)
+        yield from _beside_or_below(heading, lines, width)
+
+
+def _beside_or_below(heading: Text, lines: Sequence[str], width: int) -> Iterator[RenderableType]:
+    """The lines beside the heading, or below it where there is no room beside it."""
+    start = len(heading.plain) + GAP
+    if start + max(cell_len(line) for line in lines) <= width:
+        yield heading.append(" " * GAP).append(("\n" + " " * start).join(lines))
+        return
+    yield heading
+    for line in lines:
+        yield Padding(Text(line), (0, 0, 0, INDENT + BELOW))
+
+
+def _advice(
+    comparison: Comparison, blocking: Sequence[SettingDifference], store: str | None
+) -> Iterator[RenderableType]:
+    flags = tuple(dict.fromkeys(difference.flag for difference in blocking if difference.flag is not None))
+    if len(flags) == 1:
+        yield Text("If this is what you are testing, say so: ").append(flags[0], style="bold")
+    elif flags:
+        yield Text("If one of these is what you are testing, say so:")
+        for flag in flags:
+            yield command_line(flag)
+    for dimension in dict.fromkeys(difference.dimension for difference in blocking if difference.flag is None):
+        instead = dimension_of(dimension).instead or "Record a run in which it stays the same."
+        yield Text(f"{visible(dimension)} cannot be declared like this. {instead}")
+    if flags:
+        runs = (comparison.baseline.run_id[:SHORT_ID], comparison.candidate.run_id[:SHORT_ID])
+        yield Text("All of it in full:")
+        yield command_line(_settings_command(runs, store))
+
+
+def _settings_command(runs: Sequence[str], store: str | None) -> str:
+    place = () if store is None else ("--store", os.fspath(store))
+    return shlex.join(("agenttrace", "settings", *runs, *place))
+
+
+def _allowed(comparison: Comparison, width: int, store: str | None) -> Iterator[RenderableType]:
+    title = Text("baseline ", style="dim").append(run_name(comparison.baseline), style="bold")
+    title.append("  candidate ", style="dim").append(run_name(comparison.candidate), style="bold")
+    yield title.append(f"  {quantity(len(comparison.cases), 'case')} in both", style="dim")
+    treatments = comparison.gate.treatments
+    if treatments:
+        yield Text("")
+        yield Text("Treatment, declared to differ:")
+        yield from _difference_rows(treatments, width)
+    if comparison.gate.confounded:
+        told = ", ".join(comparison.gate.changed)
+        yield Text(f"Confounded: {visible(told)} changed together, so what is seen is due to no one of them.", "yellow")
+    others = [item for item in comparison.differences if not item.is_declared]
+    if others:
+        yield Text("")
+        yield Text("Also different:", style="dim")
+        yield from _difference_rows(others, width)
+    yield from draw_unverified(comparison.unverified)
+    if comparison.metrics:
+        yield Text("")
+        yield _metric_table(comparison.metrics)
+    yield from _case_table(comparison)
+    yield from draw_notes(comparison.notes)
+    yield Text("")
+    yield Text("Verdict: ").append(comparison.verdict.replace("_", " "), style=VERDICT_STYLES[comparison.verdict])
+    for reason in comparison.reasons:
+        yield indented(visible(reason, limit=REASON_LIMIT))
+    yield from _advice(comparison, comparison.gate.blocking_cost, store)
+
+
+def _metric_table(metrics: Sequence[MetricComparison]) -> Table:
+    titles = ("metric", "cases", "repetitions", "baseline", "candidate", "difference")
+    rows: list[list[Text | str]] = [
+        [
+            visible(metric.name, limit=NAME_LIMIT),
+            count(metric.n),
+            f"{count(metric.k_baseline)} / {count(metric.k_candidate)}",
+            amount(metric.kind, metric.baseline),
+            amount(metric.kind, metric.candidate),
+            Text("not comparable", style="red") if metric.delta is None else signed(metric.kind, metric.delta),
+        ]
+        for metric in metrics
+    ]
+    # Numbers keep their width; where the line is too long, it is a name that is cut.
+    widths = [max(cell_len(title), *(cell_len(str(row[n])) for row in rows)) for n, title in enumerate(titles)]
+    numbers = [Column(title=title, width=widths[n], is_number=True) for n, title in enumerate(titles) if n]
+    return table([Column(title=titles[0]), *numbers], rows, indent=INDENT)
+
+
+def amount(kind: str, value: float) -> str:
+    """A value of a metric: seconds with their unit, all else as a plain number of three digits or so."""
+    if kind == "time":
+        return duration(round(value * 1e9))
+    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 3
+    text = f"{abs(value):,.{digits}f}"
+    text = text.rstrip("0").rstrip(".") if "." in text else text
+    return f"{MINUS}{text}" if value < 0 and text != "0" else text
+
+
+def signed(kind: str, value: float) -> str:
+    """A difference, with its sign."""
+    text = amount(kind, value)
+    return text if value <= 0 or text == amount(kind, 0.0) else f"+{text}"
+
+
+def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
+    scores = [metric.name for metric in comparison.metrics if metric.kind == "score"][:SHOWN_SCORES]
+    has_times = any(metric.name == "latency_s" and metric.delta is not None for metric in comparison.metrics)
+    shown = [case for case in comparison.cases[:SHOWN_CASES] if any(case.difference)]
+    if not shown or not (scores or has_times):
+        return
+    columns = [Column(title="case"), *(Column(title=visible(name, limit=24), is_number=True) for name in scores)]
+    columns += [Column(title="latency_s", is_number=True)] if has_times else []
+    rows: list[list[Text | str]] = [
+        [
+            visible(case.case, limit=40),
+            *(_cell("score", _value(case, name, is_score=True)) for name in scores),
+            *([_cell("time", _value(case, "latency_s", is_score=False))] if has_times else []),
+        ]
+        for case in shown
+    ]
+    yield Text("")
+    yield Text("Cases that differ most:")
+    yield table(columns, rows, indent=INDENT)
+
+
+def _value(case: PairedCase, name: str, *, is_score: bool) -> PairedValue | None:
+    return next((value for key, value in case.values.items() if key == (is_score, name)), None)
+
+
+def _cell(kind: str, value: PairedValue | None) -> str:
+    return NOTHING if value is None else f"{amount(kind, value.baseline)} → {amount(kind, value.candidate)}"

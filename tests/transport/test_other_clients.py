@@ -1,0 +1,99 @@
+"""The tap in requests and aiohttp, in the same shape as in httpx."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import aiohttp
+import pytest
+import requests
+
+from agenttrace.transport.tap import install_tap, remove_tap
+from tests.model_server import TIMINGS, Exchange, chat_completion, serve
+from tests.transport.test_tap import attempts, drop, model_call
+
+
+@pytest.fixture(autouse=True)
+def _tapped() -> Iterator[None]:
+    install_tap()
+    yield
+    remove_tap()
+
+
+Ask = Callable[[str, Any], list[bytes]]
+
+
+def ask_requests(url: str, body: Any) -> list[bytes]:
+    with requests.Session() as session:
+        session.trust_env = False
+        response = session.post(url, json=body, stream=True)
+        return list(response.iter_lines())
+
+
+def ask_aiohttp(url: str, body: Any) -> list[bytes]:
+    async def ask() -> list[bytes]:
+        async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+            return [line async for line in response.content]
+
+    return asyncio.run(ask())
+
+
+@pytest.mark.parametrize("ask", [ask_requests, ask_aiohttp])
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_request_is_timed_and_its_report_kept(ask: Ask, stream: bool) -> None:
+    """Times in order, settings, report and header, streamed and not."""
+    step = model_call()
+    with serve(chat_completion) as server:
+        lines = ask(server.url + "/v1/chat/completions", {"model": "m", "stream": stream})
+    assert b"hello" in b"".join(lines)
+    [attempt] = attempts(step)
+    assert (attempt.status, attempt.path, attempt.error) == (200, "/v1/chat/completions", None)
+    assert attempt.headers_ns is not None
+    assert attempt.first_byte_ns is not None
+    assert attempt.end_ns is not None
+    assert attempt.start_ns <= attempt.headers_ns <= attempt.first_byte_ns <= attempt.end_ns
+    assert attempt.sent_settings == {"model": "m", "stream": stream}
+    assert attempt.report["timings"] == TIMINGS
+    assert server.asked[0].headers["traceparent"] == "00-00000000000000000000000000000abc-0000000000000def-01"
+
+
+@pytest.mark.parametrize("ask", [ask_requests, ask_aiohttp])
+def test_an_error_stays_an_error(ask: Ask) -> None:
+    """A connection that breaks raises what it always raised, and the attempt says so."""
+    step = model_call()
+    with serve(drop) as server, pytest.raises((requests.RequestException, aiohttp.ClientError)):
+        ask(server.url, {})
+    with pytest.raises((requests.RequestException, aiohttp.ClientError)):
+        ask(server.url, {})  # the server is gone by now
+    broken, refused = attempts(step)
+    assert broken.report == {"usage": {"prompt_tokens": 3}}
+    assert refused.error is not None
+    assert refused.status is None
+
+
+@pytest.mark.parametrize("ask", [ask_requests, ask_aiohttp])
+def test_a_compressed_report_is_read(ask: Ask) -> None:
+    """These clients unpack before the tap sees the body."""
+
+    def packed(exchange: Exchange) -> None:
+        exchange.send({"usage": {"prompt_tokens": 9}}, packed=True)
+
+    step = model_call()
+    with serve(packed) as server:
+        lines = ask(server.url, {})
+    assert json.loads(b"".join(lines)) == {"usage": {"prompt_tokens": 9}}
+    assert attempts(step)[0].report == {"usage": {"prompt_tokens": 9}}
+
+
+@pytest.mark.parametrize("ask", [ask_requests, ask_aiohttp])
+def test_a_request_outside_of_a_model_call_passes_through(ask: Ask) -> None:
+    """No header, no attempt."""
+    step = model_call()
+    step.is_open = False
+    with serve(chat_completion) as server:
+        ask(server.url, {})
+    assert server.asked[0].headers["traceparent"] is None
+    assert step.attempts is None
