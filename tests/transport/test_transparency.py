@@ -141,11 +141,10 @@ def test_nothing_is_read_ahead(client: tuple[Any, bool]) -> None:
     assert attempts(step)[0].end_ns is not None
 
 
-def test_an_async_stream_that_is_cancelled_is_ended(client: tuple[Any, bool]) -> None:
+@pytest.mark.parametrize("name", ["httpx", "httpx2"])
+def test_an_async_stream_that_is_cancelled_is_ended(name: str, client: tuple[Any, bool]) -> None:
     """Cancelling reaches the client as it would, and the attempt has its end."""
-    module, asynchronous = client
-    if not asynchronous:
-        pytest.skip("a sync client cannot be cancelled")
+    module = importlib.import_module(name)
     stopped = threading.Event()
 
     def endless(exchange: Exchange) -> None:
