@@ -2,10 +2,11 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+PHOENIX := .venv-phoenix
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test quality format clean
+.PHONY: help install phoenix demo test quality format clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +23,15 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 install: $(INSTALLED) ## create .venv and install everything into it
+
+# Phoenix brings ninety packages, some of other versions than the model SDKs want: it gets an environment of its own.
+$(PHOENIX)/.installed: constraints-phoenix.txt
+	@echo "Installing Phoenix into $(PHOENIX) …"
+	@test -x $(PHOENIX)/bin/python || $(PYTHON) -m venv $(PHOENIX)
+	@$(PHOENIX)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-phoenix.txt arize-phoenix
+	@touch $@
+
+phoenix: install $(PHOENIX)/.installed ## what 'agenttrace view' needs, in .venv-phoenix
 
 demo: install ## a real agent on a real local model: record it, look at it
 	@$(BIN)/agenttrace demo
@@ -40,4 +50,4 @@ format: install ## put the code into shape
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what was installed and generated
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PHOENIX) .mypy_cache .ruff_cache .pytest_cache .hypothesis

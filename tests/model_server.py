@@ -21,7 +21,9 @@ class Exchange(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         length = int(self.headers.get("content-length") or 0)
-        self.body = json.loads(self.rfile.read(length) or b"{}")
+        self.raw = self.rfile.read(length)
+        is_binary = "protobuf" in (self.headers.get("content-type") or "")
+        self.body = {} if is_binary else json.loads(self.raw or b"{}")
         self.server.asked.append(self)
         replies = self.server.replies
         (replies.pop(0) if len(replies) > 1 else replies[0])(self)

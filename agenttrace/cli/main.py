@@ -25,6 +25,7 @@ COMMANDS = {
     "settings": "settings",
     "compare": "compare",
     "explain-response": "explain_response",
+    "view": "view",
     "doctor": "doctor",
     "demo": "demo",
     "summary": "summary",
