@@ -17,14 +17,15 @@ if TYPE_CHECKING:
 
     from agenttrace.local_model import LocalModel
 
-RUN = "demo"
+TEMPERATURES = (0.0, 0.7)
+"""Of the two runs that are compared."""
 
 
 @click.command(short_help="Record a real agent on a local model, and look at it.")
 @click.option("--questions", type=click.IntRange(1), metavar="N", help="Ask only the first N questions.")
 @store_option
 def demo(questions: int | None, store: str | None) -> None:
-    """Start a small model on this machine, let an agent answer questions with it, and show where its time went.
+    """Let an agent answer questions on a small model of this machine, twice, and show and compare the two runs.
 
     Needs the checkout, where the agent lives, and the extra 'local'; 'make demo' installs and runs it all.
     """
@@ -32,13 +33,34 @@ def demo(questions: int | None, store: str | None) -> None:
 
     console = open_console()
     build_agent, cases = _load_agent(questions, console)
+    run_ids = []
     with _local_model(console) as model:
-        run_id = _ask(build_agent(model.base_url, model.name), cases, RUN, store, console)
-    show_run(run_id, store, lambda drawing: put(drawing, console), console)
+        for temperature in TEMPERATURES:
+            agent = build_agent(model.base_url, model.name, temperature=temperature)
+            run_ids.append(_ask(agent, cases, f"demo-{temperature}", store, console))
+    show_run(run_ids[0], store, lambda drawing: put(drawing, console), console)
+    _compare(run_ids, store, lambda drawing: put(drawing, console), console)
     console.print("\nWhat to try next:")
     console.print("  agenttrace list                  every trace, newest first")
     console.print("  agenttrace show last --all       each step and each model call of the last one")
+    console.print("  agenttrace settings demo-0.0     what was asked of the model, and where")
+    console.print("  agenttrace view                  the same traces in Arize Phoenix ('make phoenix' installs it)")
     console.print("  agenttrace run your_script.py    the same for your own agent, without touching its code")
+
+
+def _compare(run_ids: list[str], store: str | None, put: Callable[[Any], None], console: Console) -> None:
+    """Compare the two runs: refused at first, allowed once the difference is declared."""
+    from agenttrace.judging import compare
+    from agenttrace.report.compare_report import draw_comparison
+    from agenttrace.report.console import width_of
+    from agenttrace.store.reading import open_store
+
+    baseline, candidate = run_ids
+    opened = open_store(store)
+    for changed in ((), ("sampling.temperature",)):
+        flags = "".join(f" --changed {dimension}" for dimension in changed)
+        console.print(f"\n$ agenttrace compare demo-{TEMPERATURES[0]} demo-{TEMPERATURES[1]}{flags}\n", style="bold")
+        put(draw_comparison(compare(opened, baseline, candidate, changed), width=width_of(console), store=store))
 
 
 def _load_agent(limit: int | None, console: Console) -> tuple[Callable[..., Any], tuple[Any, ...]]:
