@@ -17,12 +17,12 @@ from agenttrace import clock
 from agenttrace.errors import AgentTraceError
 from agenttrace.records import CaptureCounters, RunRecord, SpanRecord
 from agenttrace.spans.record import span_record
-from agenttrace.spans.redaction import scrub_line, scrub_record
+from agenttrace.spans.redaction import scrub_lines, scrub_record
 from agenttrace.steps import Step
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name
 from agenttrace.store.layout import Layout
-from agenttrace.store.rows import Row, counters_row, run_row, span_rows, start_row
+from agenttrace.store.rows import Row, counters_row, run_row, span_row, start_row
 from agenttrace.transport.observing import tap_faults
 
 if TYPE_CHECKING:
@@ -171,8 +171,7 @@ class Writer:
         if span.end_ns is None:
             self._rows.append(start_row(span, self._content))
             return
-        # Into a list of its own first: a span whose rows cannot all be made is not written in part.
-        self._rows.extend(list(span_rows(span, self._content)))
+        self._rows.append(span_row(span, self._content))
         spans.append(span)
 
     def _append(self) -> None:
@@ -183,11 +182,12 @@ class Writer:
         lines = []
         for row in self._rows:
             try:
-                lines.append(scrub_line(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)))
+                lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
             except TypeError as error:
                 self.count_error(error)
         self._rows.clear()
         try:
+            lines = scrub_lines(lines)
             if self._journal is None:
                 self._layout.create()
                 self._journal = Journal(self._layout.journal, self._process)

@@ -65,6 +65,11 @@ def scrub_line(line: bytes) -> bytes:
     return orjson.dumps(scrub(orjson.loads(line)), option=orjson.OPT_APPEND_NEWLINE) if _is_suspect(line) else line
 
 
+def scrub_lines(lines: list[bytes]) -> list[bytes]:
+    """Lines of JSON without their secrets. Looks through all of them at once first: mostly there is nothing to find."""
+    return [scrub_line(line) for line in lines] if _is_suspect(b"".join(lines)) else lines
+
+
 def _is_suspect(line: bytes) -> bool:
     lower = line.lower()
     for marker in MARKERS:  # `any` over a generator takes three times as long

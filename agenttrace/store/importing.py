@@ -15,7 +15,7 @@ from agenttrace.store.database import locked_database
 from agenttrace.store.journal import SUFFIX
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
-from agenttrace.store.rows import Row, run_row, span_rows, start_row
+from agenttrace.store.rows import Row, run_row, span_row, start_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,7 +50,7 @@ def _write_segment(layout: Layout, runs: Sequence[RunRecord], spans: Sequence[Sp
         if span.state == "unfinished":
             rows.append(start_row(span, content))
         else:
-            rows.extend(span_rows(span, content))
+            rows.append(span_row(span, content))
     name = f"import-{secrets.token_hex(8)}"
     starting = layout.journal / f"{name}.starting"
     starting.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))

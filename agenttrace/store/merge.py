@@ -7,7 +7,7 @@ in one transaction. A segment is removed after the checkpoint, and only when its
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
@@ -17,7 +17,7 @@ import orjson
 
 from agenttrace.store.journal import SUFFIX, is_complete
 from agenttrace.store.layout import Layout
-from agenttrace.store.rows import TABLES, table_of
+from agenttrace.store.rows import NESTED, TABLES, table_of
 
 BATCH_BYTES = 64 << 20
 """How much is merged in one transaction."""
@@ -157,22 +157,40 @@ def _note(connection: duckdb.DuckDBPyConnection, piece: Slice) -> None:
 def load_rows(connection: duckdb.DuckDBPyConnection, table: str, file: Path) -> None:
     """Insert the rows of an NDJSON file into `table`, by column name; columns a row lacks are NULL."""
     assert table in TABLES
-    columns: Mapping[str, str] = {name: kind for name, kind, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall()}
+    columns = _columns(connection, table)
     names = ", ".join(f'"{name}"' for name in columns)
-    source = f"SELECT {names} FROM read_json($file, format = 'newline_delimited', columns = $columns, "
-    source += "maximum_object_size = 1073741824)"
+    given = {"file": str(file), "columns": columns}
+    source = f"SELECT {names} FROM {READ}"
     if table in UNIQUE_ON:
         key = UNIQUE_ON[table]
         source = f"SELECT DISTINCT ON ({key}) * FROM ({source}) WHERE {key} NOT IN (SELECT {key} FROM {table})"
     if table in LATEST_BY:
         key = LATEST_BY[table]
-        source = (
-            f"SELECT DISTINCT ON ({key}) * FROM (SELECT *, row_number() OVER () AS n FROM ({source})) ORDER BY n DESC"
-        )
-        source = f"SELECT {names} FROM ({source})"
-        connection.execute(
-            f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM read_json($file, "
-            "format = 'newline_delimited', columns = $columns, maximum_object_size = 1073741824))",
-            {"file": str(file), "columns": dict(columns)},
-        )
-    connection.execute(f"INSERT INTO {table} ({names}) {source}", {"file": str(file), "columns": dict(columns)})
+        numbered = f"SELECT *, row_number() OVER () AS n FROM ({source})"
+        source = f"SELECT {names} FROM (SELECT DISTINCT ON ({key}) * FROM ({numbered}) ORDER BY n DESC)"
+        connection.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {READ})", given)
+    connection.execute(f"INSERT INTO {table} ({names}) {source}", given)
+    if table == "spans":
+        for nested, places in NESTED.items():
+            _load_nested(connection, nested, places, file)
+
+
+READ = "read_json($file, format = 'newline_delimited', columns = $columns, maximum_object_size = 1073741824)"
+
+
+def _load_nested(connection: duckdb.DuckDBPyConnection, table: str, places: Sequence[str], file: Path) -> None:
+    """Insert the rows that lie in a list inside the rows of `spans`."""
+    columns = _columns(connection, table)
+    keys = ("trace_id", "span_id")
+    inner = [name for name in columns if name not in (*keys, *places)]
+    struct = ", ".join(f'"{name}" {columns[name]}' for name in inner)
+    given = {"file": str(file), "columns": dict.fromkeys(keys, "VARCHAR") | {table: f"STRUCT({struct})[]"}}
+    names = ", ".join([*keys, *places, *(f'"{name}"' for name in inner)])
+    values = ", ".join([*keys, *places, *(f'item."{name}"' for name in inner)])
+    place = f"unnest(range(1, len({table}) + 1)) AS ordinal"
+    source = f"SELECT trace_id, span_id, unnest({table}) AS item, {place} FROM {READ} WHERE len({table}) > 0"
+    connection.execute(f"INSERT INTO {table} ({names}) SELECT {values} FROM ({source})", given)
+
+
+def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:
+    return {name: kind for name, kind, *_ in connection.execute(f'DESCRIBE "{table}"').fetchall()}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from agenttrace.records import (
@@ -56,8 +56,8 @@ def start_row(span: SpanRecord, content: ContentWriter) -> Row:
 START_COLUMNS = ("trace_id", "span_id", "parent_id", "run_id", "kind", "name", "start_ns", "call_site")
 
 
-def span_rows(span: SpanRecord, content: ContentWriter) -> Iterator[Row]:
-    """The rows of a finished span: itself, its phases, its attempts."""
+def span_row(span: SpanRecord, content: ContentWriter) -> Row:
+    """The row of a finished span. Its phases and attempts lie inside, and get rows of their own when they are merged."""
     row = dict(start_row(span, content))
     row |= {
         "r": "spans",
@@ -82,17 +82,14 @@ def span_rows(span: SpanRecord, content: ContentWriter) -> Iterator[Row]:
         "resumed_from": span.resumed_from,
         "server_parts": span.server_parts_ns,
         "server_report": span.server_report,
+        "phases": span.phases,
+        "attempts": span.attempts,
     }
     if span.usage:
         row |= {column: getattr(span.usage, name) for name, column in USAGE_COLUMNS.items()}
     if span.marks:
         row |= {name: getattr(span.marks, name) for name in MARK_COLUMNS}
-    yield row
-    key = {"trace_id": span.trace_id, "span_id": span.span_id}
-    for phase in span.phases:
-        yield {"r": "phases", **key, **{name: getattr(phase, name) for name in PHASE_COLUMNS}}
-    for ordinal, attempt in enumerate(span.attempts, 1):
-        yield {"r": "attempts", **key, "ordinal": ordinal, **{name: getattr(attempt, name) for name in ATTEMPT_COLUMNS}}
+    return row
 
 
 def _setting_text(span: SpanRecord, dimension: str) -> str | None:
@@ -151,10 +148,14 @@ def _attempt(row: Row) -> AttemptRecord:
     return AttemptRecord(**{**values, "host": row["host"] or "", "headers": row["headers"] or {}})
 
 
+NESTED = {"phases": (), "attempts": ("ordinal",)}
+"""Tables whose rows lie in lists inside the rows of `spans`, with the column that holds the place in the list, if any."""
+
+
 def table_of(row: object) -> str | None:
     """The table that a line of a journal belongs to; None if it is no row."""
     table = row.get("r") if isinstance(row, dict) else None
     return cast(str, table) if table in TABLES else None
 
 
-TABLES = ("runs", "spans", "span_starts", "phases", "attempts", "contents", "links", "counters", "results")
+TABLES = ("runs", "spans", "span_starts", "contents", "links", "counters", "results")

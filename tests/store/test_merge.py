@@ -20,7 +20,7 @@ from agenttrace.store.importing import import_records
 from agenttrace.store.journal import Journal, is_complete
 from agenttrace.store.layout import Layout
 from agenttrace.store.reading import open_store
-from agenttrace.store.rows import Row, counters_row, run_row, span_rows, start_row
+from agenttrace.store.rows import Row, counters_row, run_row, span_row, start_row
 from tests.builders import NOON, SECOND, a_model_call, a_run, a_span
 
 
@@ -46,7 +46,7 @@ def plain_rows(*spans: SpanRecord) -> list[Row]:
     rows: list[Row] = []
     content = ContentWriter(rows.append)
     for span in spans:
-        rows.extend(list(span_rows(span, content)))
+        rows.append(span_row(span, content))
     return rows
 
 
