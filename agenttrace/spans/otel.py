@@ -245,7 +245,7 @@ def _phase_children(span: SpanRecord) -> Iterator[tuple[str, Attributes, int, in
     """The phases that have a time, end to end from the step's start: their lengths are known, their places are drawn."""
     at = span.start_ns
     for phase in span.phases:
-        if phase.ns is not None and phase.ns > 0:
+        if phase.ns is not None and phase.ns > 0 and phase.included_in is None:
             yield phase.name, _phase_attributes(phase), at, at + phase.ns
             at += phase.ns
 

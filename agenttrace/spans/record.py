@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from agenttrace.phases.split import split_phases, split_tool_phases
+from agenttrace.phases.tokens import read_tokens
 from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, SpanRecord, Usage
 from agenttrace.settings.capture import read_settings
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
@@ -71,24 +72,17 @@ def _model_parts(call: ModelCall) -> dict[str, Any]:
 
 def _usage(call: ModelCall) -> Usage:
     """The framework's counts; where it has none, the server's own report."""
-    counts = {name: call.tokens.get(name) for name in Usage.__dataclass_fields__}
-    for name, value in _reported_usage(call.report).items():
-        if counts[name] is None:
-            counts[name] = value
-    return Usage(**counts)
-
-
-def _reported_usage(report: Mapping[str, JSON]) -> dict[str, int]:
-    usage = _object(report.get("usage"))
-    prompt_details = _object(usage.get("prompt_tokens_details"))
-    timings = _object(report.get("timings"))
-    found = {
-        "input": usage.get("prompt_tokens"),
-        "output": usage.get("completion_tokens"),
-        "total": usage.get("total_tokens"),
-        "cached": prompt_details.get("cached_tokens", timings.get("cache_n")),
+    headers = call.attempts[-1].headers if call.attempts else {}
+    reported, _ = read_tokens(call.report, headers)
+    counts = {
+        "input": reported.prompt,
+        "output": reported.output,
+        "cached": reported.cached,
+        "cache_written": reported.cache_written,
+        "reasoning": reported.reasoning,
     }
-    return {name: value for name, value in found.items() if type(value) is int and value >= 0}
+    told = {name: count for name, count in call.tokens.items() if count is not None}
+    return Usage(**{**counts, **told})
 
 
 def _marks(call: ModelCall) -> Marks:

@@ -30,7 +30,7 @@ SENT_KEYS = frozenset(
 REPORT_KEYS = frozenset(
     """
     usage timings metrics time_info x_groq nvext stats perf_metrics meta_info usageMetadata modelVersion provider model
-    id system_fingerprint service_tier created created_at completed_at output_token_metrics total_duration load_duration
+    amazon-bedrock-invocationMetrics id system_fingerprint service_tier created created_at completed_at output_token_metrics total_duration load_duration
     prompt_eval_count prompt_eval_duration eval_count eval_duration done_reason
     """.split()
 )
