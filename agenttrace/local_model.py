@@ -126,12 +126,10 @@ def _require_free(port: int) -> None:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that lingers is no listener
         try:
             probe.bind((HOST, port))
-        except OSError as error:
-            if error.errno != errno.EADDRINUSE:
-                raise
-            raise PortInUse(
-                f"Port {port} of {HOST} is taken by another program. Choose another port, or none to get a free one."
-            ) from None
+        except (OSError, OverflowError) as error:
+            is_taken = isinstance(error, OSError) and error.errno == errno.EADDRINUSE
+            why = "is taken by another program" if is_taken else f"cannot be used: {error}"
+            raise PortInUse(f"Port {port} of {HOST} {why}. Choose another port, or none to get a free one.") from None
 
 
 def _wait_until_healthy(process: subprocess.Popen[bytes], out: IO[bytes], log: IO[bytes], timeout_s: float) -> str:

@@ -181,9 +181,14 @@ def name_process_run(name: str) -> None:
     _process_run_name[:] = [name]
 
 
-def recorded_runs() -> tuple[str, ...]:
-    """The ids of the runs that this process has recorded into, oldest first."""
-    return tuple(_runs)
+def recorded_runs() -> dict[Path, tuple[str, ...]]:
+    """By store, the ids of the runs that this process has recorded into it, oldest first."""
+    return {store: tuple(run for run in _runs if writer.knows(run)) for store, writer in _writers.items()}
+
+
+def lost() -> int:
+    """How many records this process could not keep."""
+    return sum(writer.dropped for writer in _writers.values())
 
 
 def _end_process_run() -> None:
@@ -201,4 +206,5 @@ def _itself(run: RunRecord) -> RunRecord:
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_process_run.clear)
+    # A child is a run of its own, except under `agenttrace run`, where the program is the run.
+    os.register_at_fork(after_in_child=lambda: None if _process_run_name else _process_run.clear())

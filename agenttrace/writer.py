@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import logging
+import multiprocessing.util
 import os
 import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
-
-import orjson
 
 from agenttrace import clock
 from agenttrace.errors import AgentTraceError
@@ -22,7 +22,7 @@ from agenttrace.steps import Step
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name
 from agenttrace.store.layout import Layout
-from agenttrace.store.rows import Row, counters_row, run_row, span_row, start_row
+from agenttrace.store.rows import Row, counters_row, row_line, run_row, span_row, start_row
 from agenttrace.transport.observing import tap_faults
 
 if TYPE_CHECKING:
@@ -55,8 +55,16 @@ class Writer:
         if hasattr(os, "register_at_fork"):
             self_reference = weakref.ref(self)
             os.register_at_fork(after_in_child=lambda: _after_fork(self_reference()))
+            # A worker of multiprocessing ends without exit handlers; its own finalizers are all that runs.
+            multiprocessing.util.register_after_fork(self, _close_with_worker)
+
+    @property
+    def dropped(self) -> int:
+        """Records that could not be kept."""
+        return self._dropped
 
     def _start_afresh(self) -> None:
+        self._starting = threading.Lock()
         self._process = process_name()
         self._queue: deque[Item] = deque()
         self._wake = threading.Event()
@@ -80,7 +88,9 @@ class Writer:
         self._queue.append(fact)
         if self._thread is None:
             self._start_thread()
-        if not self._wake.is_set():
+        if self._closing:
+            self._finish()  # the process is at its end, and the writer's thread may be gone
+        elif not self._wake.is_set():
             self._wake.set()
 
     def put_unnoticed(self, fact: Item) -> None:
@@ -94,7 +104,10 @@ class Writer:
     def count_error(self, error: BaseException) -> None:
         """Count, and log the first one: an agent's log is not ours to fill."""
         self._capture_errors += 1
-        self._last_error = f"{type(error).__name__}: {error}"[:500]
+        try:
+            self._last_error = f"{type(error).__name__}: {error}"[:500]
+        except Exception:  # an exception may raise when it is asked for its text
+            self._last_error = type(error).__name__
         if self._capture_errors == 1:
             log.warning("agenttrace could not record a step (%s). 'agenttrace doctor' counts them.", self._last_error)
 
@@ -114,6 +127,9 @@ class Writer:
         self._wake.set()
         if self._thread is not None:
             self._thread.join(timeout=5.0)
+        self._finish()
+
+    def _finish(self) -> None:
         if self._thread is None or not self._thread.is_alive():
             while self._queue:
                 self._write_batch()
@@ -121,12 +137,14 @@ class Writer:
                 self._journal.seal()
 
     def _start_thread(self) -> None:
-        thread = threading.Thread(target=self._work, name="agenttrace-writer", daemon=True)
-        self._thread = thread
-        try:
-            thread.start()
-        except RuntimeError:  # the interpreter is going down: `close` writes what is queued
-            self._thread = None
+        with self._starting:
+            if self._thread is not None or self._closing:
+                return
+            thread = threading.Thread(target=self._work, name="agenttrace-writer", daemon=True)
+            # The interpreter may be going down, and start no thread: then `close` writes what is queued.
+            with suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
 
     def _work(self) -> None:
         gather = threading.Event()
@@ -143,6 +161,8 @@ class Writer:
                 self._idle.notify_all()
 
     def _write_batch(self) -> None:
+        if self._journal and self._journal.is_gone():
+            self._forget()  # the store was deleted or moved: what follows goes into a new one
         facts = list(islice(self._queue, MAX_BATCH))
         spans: list[SpanRecord] = []
         for fact in facts:
@@ -182,7 +202,7 @@ class Writer:
         lines = []
         for row in self._rows:
             try:
-                lines.append(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE))
+                lines.append(row_line(row))
             except TypeError as error:
                 self.count_error(error)
         self._rows.clear()
@@ -198,11 +218,17 @@ class Writer:
     def _lost(self, lines: list[bytes], error: Exception) -> None:
         self._dropped += len(lines)
         self._last_error = str(error)
-        # The content in those lines is not on disk, so nothing may refer to it as known.
-        self._content = ContentWriter(self._rows.append)
-        self._known_runs.clear()
+        self._forget()
         if self._dropped == len(lines):
             log.warning("agenttrace cannot write to %s (%s). The agent goes on untraced.", self._layout.folder, error)
+
+    def _forget(self) -> None:
+        """Start a new segment, and refer to nothing that the last one held: it may not be on disk."""
+        if self._journal:
+            self._journal.seal()
+        self._journal = None
+        self._content = ContentWriter(self._rows.append)
+        self._known_runs.clear()
 
     def _export(self, spans: list[SpanRecord]) -> None:
         if not self._exporters or not spans:
@@ -235,3 +261,7 @@ def _after_fork(writer: Writer | None) -> None:
         if writer._journal is not None:
             writer._journal.abandon()
         writer._start_afresh()
+
+
+def _close_with_worker(writer: Writer) -> None:
+    multiprocessing.util.Finalize(writer, writer.close, exitpriority=0)

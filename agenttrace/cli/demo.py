@@ -30,8 +30,10 @@ def demo(questions: int | None, store: str | None) -> None:
     Needs the checkout, where the agent lives, and the extra 'local'; 'make demo' installs and runs it all.
     """
     from agenttrace.report.console import open_console, put
+    from agenttrace.store.layout import Layout, store_path
 
     console = open_console()
+    Layout(store_path(store)).create()  # that it cannot be written is better known before the questions are asked
     build_agent, cases = _load_agent(questions, console)
     run_ids = []
     with _local_model(console) as model:
@@ -41,11 +43,12 @@ def demo(questions: int | None, store: str | None) -> None:
     show_run(run_ids[0], store, lambda drawing: put(drawing, console), console)
     _compare(run_ids, store, lambda drawing: put(drawing, console), console)
     console.print("\nWhat to try next:")
-    console.print("  agenttrace list                  every trace, newest first")
-    console.print("  agenttrace show last --all       each step and each model call of the last one")
-    console.print("  agenttrace settings demo-0.0     what was asked of the model, and where")
-    console.print("  agenttrace view                  the same traces in Arize Phoenix ('make phoenix' installs it)")
-    console.print("  agenttrace run your_script.py    the same for your own agent, without touching its code")
+    console.print("  agenttrace list                every trace, newest first")
+    console.print("  agenttrace show last --all     each step and each model call of the last")
+    console.print("  agenttrace settings demo-0.0   what was asked of the model, and where")
+    console.print("  make phoenix                   installs Arize Phoenix, and then")
+    console.print("  agenttrace view                shows it the same traces")
+    console.print("  agenttrace run your_script.py  the same for your own agent, as it is")
 
 
 def _compare(run_ids: list[str], store: str | None, put: Callable[[Any], None], console: Console) -> None:

@@ -95,8 +95,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     A command may return something to call: it is called here, outside of all error handling, so that a program run by
     `agenttrace run` meets no `except` of ours.
     """
-    output.tolerate_narrow_encodings()
-    result = _result(sys.argv[1:] if arguments is None else arguments)
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if arguments[:1] != ["run"]:  # a program's output is its own
+        output.tolerate_narrow_encodings()
+    result = _result(arguments)
     if callable(result):
         result()
 

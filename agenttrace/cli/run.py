@@ -13,9 +13,11 @@ import runpy
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from importlib.machinery import SourceFileLoader
 from pathlib import Path
-from types import CodeType, ModuleType, TracebackType
+from types import ModuleType, TracebackType
 
 import click
 
@@ -30,22 +32,23 @@ from agenttrace.store.layout import store_path
 @click.option("--store", metavar="PATH", help="Where to record. [default: $AGENTTRACE_STORE, else ./.agenttrace]")
 @click.option("--name", metavar="RUN", help="The run's name. [default: the program's]")
 @click.option("-q", "--quiet", is_flag=True, help="No summary at the end.")
-@click.option("-m", "module", metavar="MODULE", help="Run a module, as 'python -m' does.")
+@click.option("-m", "is_module", is_flag=True, help="The program is a module, as with 'python -m'.")
+@click.argument("program", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
-    store: str | None, name: str | None, quiet: bool, module: str | None, arguments: tuple[str, ...]
+    store: str | None, name: str | None, quiet: bool, is_module: bool, program: str | None, arguments: tuple[str, ...]
 ) -> Callable[[], None]:
-    r"""Run a Python program and record every LangChain and LangGraph call it makes.
+    """Run a Python program and record every LangChain and LangGraph call it makes.
 
     \b
     agenttrace run app.py [ARGUMENTS]
     agenttrace run -m package.module [ARGUMENTS]
-    """
-    if module is None and not arguments:
+    """  # noqa: D301  # click reads the control character
+    if program is None:
         raise UsageError(
             "No program was named. Give a script, 'agenttrace run app.py', or a module, 'agenttrace run -m app'."
         )
-    program = _module(module, arguments) if module is not None else _script(arguments[0], arguments[1:])
+    start = _module(program, arguments) if is_module else _script(program, arguments)
     path = store_path(store)
 
     def execute() -> None:
@@ -53,17 +56,17 @@ def run(
 
         os.environ["AGENTTRACE_STORE"] = str(path)  # the program may change its folder, and start others
         recording.install(path)
-        recording.name_process_run(name or (module if module is not None else Path(arguments[0]).stem))
+        recording.name_process_run(name or (program if is_module else Path(program).stem))
         if not quiet:
-            atexit.register(_sum_up, path)
+            atexit.register(_sum_up, os.getpid())
         sys.excepthook = _without_our_frames(sys.excepthook)
-        program()
+        start()
 
     return execute
 
 
 def _script(script: str, arguments: tuple[str, ...]) -> Callable[[], None]:
-    path = Path(script)
+    path = Path(script).absolute()
     if path.is_dir() and (path / "__main__.py").is_file():
         path = path / "__main__.py"
     if not path.is_file():
@@ -73,62 +76,92 @@ def _script(script: str, arguments: tuple[str, ...]) -> Callable[[], None]:
     try:
         code = compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
     except (SyntaxError, ValueError) as error:
+        where = f", line {error.lineno}" if isinstance(error, SyntaxError) else ""
         raise UsageError(
-            f"{script} is no Python program: {_one_line(error)}. Name a Python file; agenttrace runs it in its own interpreter."
+            f"{script}{where} is no Python program: {_one_line(error)}. "
+            "Name a Python file; agenttrace runs it in its own interpreter."
         ) from error
 
-    def program() -> None:
+    def start() -> None:
         sys.argv = [script, *arguments]
-        sys.path[0] = str(path.resolve().parent)
-        _execute(code, path)
+        _begin_path_with(str(path.resolve().parent))
+        main = _new_main()
+        main.__dict__.update(__file__=str(path), __loader__=SourceFileLoader("__main__", str(path)))
+        exec(code, main.__dict__)  # noqa: S102  # running the user's program is what this command is for
 
-    return program
+    return start
 
 
 def _one_line(error: Exception) -> str:
     return traceback.format_exception_only(error)[-1].strip()
 
 
-def _execute(code: CodeType, path: Path) -> None:
-    """Run the code as `__main__`. The module stays in place afterwards: threads and exit handlers of it go on."""
+def _new_main() -> ModuleType:
+    """A fresh `__main__`. It stays in place afterwards: threads and exit handlers of the program go on."""
     main = ModuleType("__main__")
-    main.__dict__.update(__file__=str(path), __builtins__=__builtins__, __loader__=None, __spec__=None)
+    main.__dict__.update(__builtins__=__builtins__, __spec__=None)
     sys.modules["__main__"] = main
-    exec(code, main.__dict__)  # noqa: S102  # running the user's program is what this command is for
+    return main
+
+
+def _begin_path_with(folder: str) -> None:
+    """What Python puts first on the path, where it puts anything there: it stands in for our own entry's folder."""
+    if not sys.flags.safe_path:
+        sys.path[0] = folder
 
 
 def _module(module: str, arguments: tuple[str, ...]) -> Callable[[], None]:
-    sys.path.insert(0, os.getcwd())
+    top = module.partition(".")[0]
+    _begin_path_with(os.getcwd())
+    # Only the first part is looked for: what is below it can only be found by importing, and that is the program's run.
     try:
-        found = importlib.util.find_spec(module)
+        is_there = importlib.util.find_spec(top) is not None
     except (ImportError, ValueError):
-        found = None
-    if found is None:
+        is_there = False
+    if not is_there:
         raise ScriptNotFound(
             f"There is no module {module}. Check its name, and that it is importable from {os.getcwd()}."
         )
 
-    def program() -> None:
+    def start() -> None:
         sys.argv = [module, *arguments]
-        if sys.path[1:2]:
-            del sys.path[1]  # the folder of our own entry script
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
+        _new_main()
+        run_as_main: Callable[[str], object] = vars(runpy)["_run_module_as_main"]  # what `python -m` itself calls
+        run_as_main(module)
 
-    return program
+    return start
 
 
-def _sum_up(store: Path) -> None:
+def _sum_up(process: int) -> None:
+    """Draw the closing screen of each store that was recorded into. A forked child has none: its run is its parent's."""
+    if os.getpid() != process:
+        return
     from agenttrace import recording
 
     recording.flush()
-    sys.stdout.flush()
-    runs = recording.recorded_runs()
-    if not runs:
-        sys.stderr.write("agenttrace: the program made no LangChain or LangGraph call, so nothing was recorded.\n")
-        return
+    with suppress(OSError, ValueError, AttributeError):  # the program may have closed it, or its reader may be gone
+        sys.stdout.flush()
+    recorded = recording.recorded_runs()
+    if not any(recorded.values()) and not recording.lost():
+        _say("agenttrace: the program made no LangChain or LangGraph call, so nothing was recorded.")
+    for store, runs in recorded.items():
+        if runs:
+            _draw_summary(store, runs)
+    if recording.lost():
+        _say(f"agenttrace: {recording.lost()} records could not be kept. 'agenttrace doctor' says more.")
+
+
+def _draw_summary(store: Path, runs: Sequence[str]) -> None:
     command = [sys.executable, "-P", "-m", "agenttrace", "summary", *runs, "--store", str(store)]
-    # Its standard output is our standard error: the program's own output stays clean for whoever pipes it.
-    subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, check=False)  # noqa: S603  # our own command
+    # Its standard output is our standard error: the program's own output stays clean for whoever pipes it. The
+    # program's own folder may be gone by now.
+    with suppress(OSError, KeyboardInterrupt):
+        subprocess.run(command, stdin=subprocess.DEVNULL, stdout=2, cwd=store, check=False)  # noqa: S603  # our own
+
+
+def _say(line: str) -> None:
+    with suppress(OSError, ValueError, AttributeError):
+        sys.stderr.write(line + "\n")
 
 
 ExceptHook = Callable[[type[BaseException], BaseException, TracebackType | None], object]

@@ -116,7 +116,7 @@ def _put_rest(ledger: Ledger, left: int, exchange_ns: int) -> None:
     taken = ledger.taken()
     if not taken and exchange_ns == 0:  # the request never left: no time, and nothing to give a number to
         for member in (*missing, "delivery"):
-            ledger.put(unknown(member, 0))
+            ledger.put(PhaseTiming(name=member, ns=None, source="not-applicable", definition="the request never left"))
         return
     # The total is measured as one, so its parts' bounds do not widen it.
     total_ns = ledger.report.total_ns

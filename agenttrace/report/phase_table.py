@@ -71,8 +71,9 @@ def _rows(call: SpanRecord, *, bar_width: int) -> Iterator[Row]:
     if whole is not None and with_time:
         rest = whole - sum(phase.ns or 0 for phase in with_time)
         if rest:
-            bar = share_bar(max(rest / whole, 0), bar_width, style="dim")
-            yield "not divided", duration(rest), percent(rest / whole), bar, ""
+            share = rest / whole if whole else 0
+            bar = share_bar(max(share, 0), bar_width, style="dim")
+            yield "not divided", duration(rest), percent(share) if whole else "", bar, ""
 
 
 def _is_bounded(phase: PhaseTiming) -> bool:

@@ -7,15 +7,13 @@ import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import orjson
-
 from agenttrace.records import RunRecord, SpanRecord
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.database import locked_database
 from agenttrace.store.journal import SUFFIX
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
-from agenttrace.store.rows import Row, run_row, span_row, start_row
+from agenttrace.store.rows import Row, row_line, run_row, span_row, start_row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,5 +51,5 @@ def _write_segment(layout: Layout, runs: Sequence[RunRecord], spans: Sequence[Sp
             rows.append(span_row(span, content))
     name = f"import-{secrets.token_hex(8)}"
     starting = layout.journal / f"{name}.starting"
-    starting.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
+    starting.write_bytes(b"".join(map(row_line, rows)))
     starting.rename(layout.journal / f"{name}{SUFFIX}")

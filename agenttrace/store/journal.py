@@ -45,6 +45,7 @@ class Journal:
         self._stem = process.replace(":", "-").replace("/", "-")
         self._segments = 0
         self._file: BinaryIO | None = None
+        self._path: Path | None = None
         self._size = 0
         self._opened_ns = 0
 
@@ -62,6 +63,15 @@ class Journal:
             self.seal()
             raise
         self._size += len(data)
+
+    def is_gone(self) -> bool:
+        """Whether somebody removed or moved the segment from under us."""
+        if self._file is None or self._path is None:
+            return False
+        try:
+            return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+        except OSError:
+            return True
 
     def seal_if_due(self) -> None:
         """Seal a segment that is old or large, so that it can be merged and removed."""
@@ -91,7 +101,7 @@ class Journal:
             except BaseException:
                 file.close()
                 raise
-            self._file, self._size, self._opened_ns = file, 0, clock.monotonic_ns()
+            self._file, self._path, self._size, self._opened_ns = file, path, 0, clock.monotonic_ns()
         return self._file
 
 

@@ -6,6 +6,7 @@ in one transaction. A segment is removed after the checkpoint, and only when its
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,9 @@ import orjson
 from agenttrace.store.journal import SUFFIX, is_complete
 from agenttrace.store.layout import Layout
 from agenttrace.store.rows import NESTED, TABLES, table_of
+
+DRAFT = ".merging-"
+"""How folders begin in which rows wait to be loaded."""
 
 BATCH_BYTES = 64 << 20
 """How much is merged in one transaction."""
@@ -60,17 +64,48 @@ class _Batch:
             self.files[table] = open(self.folder / f"{table}.ndjson", "wb")  # noqa: SIM115  # closed by load
         self.files[table].write(line)
 
-    def load(self, connection: duckdb.DuckDBPyConnection) -> None:
-        for table, file in self.files.items():
+    def close(self) -> None:
+        for file in self.files.values():
             file.close()
-            load_rows(connection, table, Path(file.name))
+
+    def paths(self) -> Iterator[tuple[str, Path]]:
+        for table, file in self.files.items():
+            yield table, Path(file.name)
+
+    def drop_unreadable(self, connection: duckdb.DuckDBPyConnection) -> int:
+        """Take out the lines that do not fit their table's columns; returns how many."""
+        dropped = 0
+        for table, path in self.paths():
+            lines = path.read_bytes().splitlines(keepends=True)
+            trial = path.with_suffix(".trial")
+            sound = list(_sound(connection, table, lines, trial))
+            dropped += len(lines) - len(sound)
+            path.write_bytes(b"".join(sound))
+        return dropped
+
+
+def _sound(connection: duckdb.DuckDBPyConnection, table: str, lines: list[bytes], trial: Path) -> Iterator[bytes]:
+    """The lines that load, found by halving."""
+    trial.write_bytes(b"".join(lines))
+    connection.execute("BEGIN")
+    try:
+        load_rows(connection, table, trial)
+        yield from lines
+    except (duckdb.ConversionException, duckdb.InvalidInputException):
+        connection.execute("ROLLBACK")
+        if len(lines) > 1:
+            middle = len(lines) // 2
+            yield from _sound(connection, table, lines[:middle], trial)
+            yield from _sound(connection, table, lines[middle:], trial)
+        return
+    connection.execute("ROLLBACK")
 
 
 def merge(layout: Layout, connection: duckdb.DuckDBPyConnection) -> MergeResult:
     """Merge all that the journals hold now. The caller holds the merge lock."""
     total = MergeResult()
     for slices in _batches(list(_slices(layout, connection))):
-        result = _merge_batch(connection, slices)
+        result = _merge_batch(layout, connection, slices)
         total = MergeResult(records=total.records + result.records, damaged=total.damaged + result.damaged)
     return total
 
@@ -98,25 +133,39 @@ def _batches(slices: list[Slice]) -> Iterator[list[Slice]]:
         yield batch
 
 
-def _merge_batch(connection: duckdb.DuckDBPyConnection, slices: list[Slice]) -> MergeResult:
-    with tempfile.TemporaryDirectory(prefix="agenttrace-merge-") as folder:
+def _merge_batch(layout: Layout, connection: duckdb.DuckDBPyConnection, slices: list[Slice]) -> MergeResult:
+    # In the store, which is as private as what is merged; what a killed merger left is removed by the next one.
+    for leftover in layout.folder.glob(f"{DRAFT}*"):
+        shutil.rmtree(leftover, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=DRAFT, dir=layout.folder) as folder:
         batch = _Batch(Path(folder))
         for piece in slices:
             _read(piece, batch)
-        connection.execute("BEGIN")
+        batch.close()
         try:
-            batch.load(connection)
-            for piece in slices:
-                _note(connection, piece)
-            connection.execute("COMMIT")
-        except BaseException:
-            connection.execute("ROLLBACK")
-            raise
+            _load(connection, batch, slices)
+        except (duckdb.ConversionException, duckdb.InvalidInputException):
+            # A row that no column takes: find it, count it, and load the rest.
+            slices[0].damaged += batch.drop_unreadable(connection)
+            _load(connection, batch, slices)
     connection.execute("CHECKPOINT")
     for piece in slices:
         if piece.complete:
             piece.path.unlink(missing_ok=True)
     return MergeResult(records=sum(s.records for s in slices), damaged=sum(s.damaged for s in slices))
+
+
+def _load(connection: duckdb.DuckDBPyConnection, batch: _Batch, slices: list[Slice]) -> None:
+    connection.execute("BEGIN")
+    try:
+        for table, file in batch.paths():
+            load_rows(connection, table, file)
+        for piece in slices:
+            _note(connection, piece)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
 
 
 def _read(piece: Slice, batch: _Batch) -> None:

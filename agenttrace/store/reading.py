@@ -261,6 +261,7 @@ def _chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) -> dic
 
 
 def _trace_id(connection: duckdb.DuckDBPyConnection, ref: str) -> str:
+    ref = ref.encode("utf-8", "replace").decode()
     if ref == "last":
         rows = connection.execute(
             "SELECT trace_id FROM (FROM spans UNION ALL BY NAME FROM span_starts) "

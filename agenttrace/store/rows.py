@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
+import orjson
+
 from agenttrace.records import (
     AttemptRecord,
     CaptureCounters,
@@ -86,7 +88,7 @@ def span_row(span: SpanRecord, content: ContentWriter) -> Row:
         "attempts": span.attempts,
     }
     if span.usage:
-        row |= {column: getattr(span.usage, name) for name, column in USAGE_COLUMNS.items()}
+        row |= {column: _column(getattr(span.usage, name)) for name, column in USAGE_COLUMNS.items()}
     if span.marks:
         row |= {name: getattr(span.marks, name) for name in MARK_COLUMNS}
     return row
@@ -150,6 +152,33 @@ def _attempt(row: Row) -> AttemptRecord:
 
 NESTED = {"phases": (), "attempts": ("ordinal",)}
 """Tables whose rows lie in lists inside the rows of `spans`, with the column that holds the place in the list, if any."""
+
+
+LARGEST = (1 << 63) - 1
+"""The largest integer that a column holds."""
+
+
+def row_line(row: Row) -> bytes:
+    """A row as a line of JSON. A text that has no UTF-8 form is escaped: a name must not cost its record."""
+    try:
+        return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    except TypeError:
+        return orjson.dumps(_writable(row), option=orjson.OPT_APPEND_NEWLINE)
+
+
+def _writable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "backslashreplace").decode()
+    if isinstance(value, Mapping):
+        return {_writable(key): _writable(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_writable(item) for item in value]
+    return value
+
+
+def _column(number: int | None) -> int | None:
+    """A count as a column holds it: one beyond all reason is not known."""
+    return number if number is not None and -LARGEST <= number <= LARGEST else None
 
 
 def table_of(row: object) -> str | None:

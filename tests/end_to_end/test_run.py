@@ -48,7 +48,7 @@ def test_arguments_belong_to_the_program(script: Path) -> None:
     """What stands behind the script is the script's, options too."""
     script.write_text("import sys; print(sys.argv, __name__, __file__, sys.path[0])")
     result = run("app.py", "--store", "x", "-m", cwd=script.parent)
-    assert result.stdout.strip() == f"['app.py', '--store', 'x', '-m'] __main__ app.py {script.parent}"
+    assert result.stdout.strip() == f"['app.py', '--store', 'x', '-m'] __main__ {script} {script.parent}"
 
 
 def test_a_module_runs_as_python_m_does(script: Path) -> None:
@@ -103,6 +103,7 @@ def test_nothing_recorded_is_said_in_one_line(script: Path, store: Path) -> None
 @pytest.mark.parametrize(
     ("arguments", "text"),
     [
+        (["broken.py"], "broken.py, line 1"),
         (["nowhere.py"], "There is no script nowhere.py"),
         (["-m", "no.such.module"], "There is no module no.such.module"),
         ([], "No program was named"),
@@ -175,3 +176,119 @@ def test_two_programs_and_a_reader_lose_nothing(script: Path, store: Path) -> No
     assert {trace.state for trace in traces} == {"ok"}
     assert open_store().damaged_lines() == 0
     assert os.listdir(store / "journal") == []
+
+
+def test_options_behind_a_module_are_the_modules(script: Path) -> None:
+    """Everything behind the module's name belongs to the module, `--help` and `--` too."""
+    (script.parent / "echo.py").write_text("import sys; print(sys.argv[1:])")
+    result = run("-m", "echo", "--name", "bob", "-q", "--help", "--", "x", cwd=script.parent)
+    assert result.stdout.strip() == "['--name', 'bob', '-q', '--help', '--', 'x']"
+
+
+@pytest.mark.parametrize("module", ["bad", "bad.inner", "nomain", "os.nowhere"])
+def test_a_module_that_cannot_start_fails_as_in_python(script: Path, module: str) -> None:
+    """An error while importing the program's own package is the program's, code and text."""
+    (script.parent / "bad").mkdir()
+    (script.parent / "bad" / "__init__.py").write_text("import nosuchdep")
+    (script.parent / "nomain").mkdir()
+    (script.parent / "nomain" / "__init__.py").write_text("")
+    plain = subprocess.run(
+        [sys.executable, "-m", module], capture_output=True, text=True, cwd=script.parent, check=False
+    )
+    result = run("-q", "-m", module, cwd=script.parent)
+    assert result.returncode == plain.returncode == 1
+    assert result.stderr.splitlines()[-1] == plain.stderr.splitlines()[-1]
+    assert "bug in agenttrace" not in result.stderr
+
+
+def test_main_stays_in_place_for_threads_and_exit_handlers(script: Path) -> None:
+    """What runs after the program's last line still finds its classes in `__main__`."""
+    late = (
+        "import atexit, pickle, threading, time\n"
+        "class C: pass\n"
+        "atexit.register(lambda: print('exit', pickle.loads(pickle.dumps(C())).__class__.__name__))\n"
+        "threading.Thread(target=lambda: (time.sleep(0.2), print('thread', len(pickle.dumps(C())) > 0))).start()\n"
+    )
+    (script.parent / "late.py").write_text(late)
+    for arguments in (["late.py"], ["-m", "late"]):
+        assert run("-q", *arguments, cwd=script.parent).stdout == "thread True\nexit C\n"
+
+
+@pytest.mark.parametrize(
+    "ending", ["sys.stdout.close()", "import os, shutil; os.mkdir('gone'); os.chdir('gone'); os.rmdir('../gone')"]
+)
+def test_the_closing_screen_needs_nothing_of_the_programs(script: Path, ending: str) -> None:
+    """A closed output or a vanished folder of the program's costs no screen and brings no traceback of ours."""
+    script.write_text(AGENT + ending)
+    result = run("app.py", cwd=script.parent)
+    assert result.returncode == 0
+    assert "agenttrace show" in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_the_programs_output_keeps_its_encoding(script: Path) -> None:
+    """Bytes that are no UTF-8 leave as Python would let them leave."""
+    script.write_text("print('\\udcff')")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONIOENCODING": "utf-8:surrogateescape"}
+    command = [sys.executable, "-m", "agenttrace", "run", "-q", "app.py"]
+    result = subprocess.run(command, cwd=script.parent, env=environment, capture_output=True, check=False)
+    assert result.stdout == b"\xff\n", result.stderr
+
+
+def test_forked_workers_belong_to_the_run(script: Path) -> None:
+    """Workers of multiprocessing end without exit handlers; what they did is there, and shown once."""
+    script.write_text(
+        "import multiprocessing\n"
+        "from langchain_core.runnables import RunnableLambda\n"
+        "def work(x):\n    return RunnableLambda(lambda x: x).invoke(x)\n"
+        "if __name__ == '__main__':\n"
+        "    work(0)\n"
+        "    context = multiprocessing.get_context('fork')\n"
+        "    workers = [context.Process(target=work, args=(n,)) for n in range(4)]\n"
+        "    [worker.start() for worker in workers]\n    [worker.join() for worker in workers]\n"
+    )
+    result = run("app.py", cwd=script.parent)
+    traces = open_store().traces()
+    assert len(traces) == 5
+    assert len({trace.run_id for trace in traces}) == 1
+    assert result.stderr.count("agenttrace show") == 1
+    assert "5 traces" in result.stderr
+
+
+def test_a_run_of_another_store_has_its_own_screen(script: Path, tmp_path: Path) -> None:
+    """`record(store=…)` inside a program that is run goes where it says, and is shown from there."""
+    script.write_text(
+        "from agenttrace import record\n"
+        "from langchain_core.runnables import RunnableLambda\n"
+        f"with record('elsewhere', store={str(tmp_path / 'other')!r}):\n"
+        "    RunnableLambda(lambda x: x).invoke(1)\n"
+    )
+    result = run("app.py", cwd=script.parent)
+    assert "agenttrace  elsewhere" in result.stderr
+    assert "There is no run" not in result.stderr
+
+
+def test_a_store_that_is_removed_is_made_again(script: Path, store: Path) -> None:
+    """Somebody deletes the store while a program records: what follows is recorded into a new one."""
+    script.write_text(
+        "import shutil, sys, os\n"
+        "from langchain_core.runnables import RunnableLambda\n"
+        "from agenttrace.recording import flush\n"
+        "step = RunnableLambda(lambda x: x)\n"
+        "step.invoke(1); flush(); shutil.rmtree(os.environ['AGENTTRACE_STORE']); step.invoke(2); flush(); step.invoke(3)\n"
+    )
+    result = run("app.py", cwd=script.parent)
+    assert [trace.state for trace in open_store().traces()] == ["ok", "ok"]
+    assert "agenttrace show" in result.stderr
+
+
+def test_a_name_that_has_no_utf8_form_costs_nothing(script: Path) -> None:
+    """A lone surrogate in a run's name or a tag is escaped, and the record is kept."""
+    script.write_text(
+        "from langchain_core.runnables import RunnableLambda\n"
+        "RunnableLambda(lambda x: x).invoke(1, config={'tags': ['\\ud800'], 'run_name': '\\udfff'})\n"
+    )
+    command = [sys.executable, "-m", "agenttrace", "run", "--name", b"\xff", "app.py"]
+    result = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=False)
+    assert "agenttrace show" in result.stderr
+    assert [span.state for span in open_store().trace("last")] == ["ok"]

@@ -90,7 +90,7 @@ def test_failed_connection_is_all_connect() -> None:
     phases = by_name(split.phases)
     assert phases["connect"].ns == 1500 * MS
     assert phases["queue"].ns is None
-    assert phases["queue"].high_ns == 0
+    assert phases["queue"].source == "not-applicable"
     assert counted_ns(split.phases) == 2 * SECOND
 
 

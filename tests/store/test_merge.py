@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from agenttrace.errors import NewerSchema, NotAStore, RunNotFound, StoreLocked, StoreNotFound, TraceNotFound
-from agenttrace.records import CaptureCounters, SpanRecord
+from agenttrace.records import CaptureCounters, SpanRecord, Usage
 from agenttrace.store import database
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.importing import import_records
@@ -251,3 +251,31 @@ def test_a_database_held_by_another_program_names_it(store: Path, monkeypatch: p
     finally:
         holder.communicate(b"\n")
     assert len(open_store(store).traces()) == 1
+
+
+def test_a_row_that_no_column_takes_costs_only_itself(layout: Layout, journal: Journal) -> None:
+    """A line of valid JSON with a value of the wrong kind is counted, and everything around it is merged."""
+    rows = [dict(row) for row in plain_rows(*(a_span(n, trace_id=f"{n:032x}") for n in range(1, 40)))]
+    rows[7]["start_ns"] = "noon"
+    rows[20]["end_ns"] = 1 << 63
+    journal.append(lines(*rows))
+    assert len(open_store(layout.folder).traces()) == 37
+    assert open_store(layout.folder).damaged_lines() == 2
+    journal.append(lines(*plain_rows(a_span(50, trace_id="f" * 32))))
+    assert len(open_store(layout.folder).traces()) == 38
+
+
+def test_a_count_beyond_all_reason_is_unknown(layout: Layout, journal: Journal) -> None:
+    """A server may say anything; no number of it makes a store unreadable."""
+    journal.append(lines(*plain_rows(a_model_call(2, usage=Usage(input=1 << 63, output=5)))))
+    [span] = open_store(layout.folder).trace("a")
+    assert span.usage == Usage(output=5)
+
+
+def test_what_a_killed_merger_left_is_removed(layout: Layout, journal: Journal) -> None:
+    """Rows wait for loading inside the store, as private as it is, and not for ever."""
+    leftover = layout.folder / ".merging-old"
+    leftover.mkdir()
+    journal.append(lines(*plain_rows(a_span(1))))
+    open_store(layout.folder).traces()
+    assert not list(layout.folder.glob(".merging-*"))
