@@ -288,7 +288,7 @@ def test_a_name_that_has_no_utf8_form_costs_nothing(script: Path) -> None:
         "from langchain_core.runnables import RunnableLambda\n"
         "RunnableLambda(lambda x: x).invoke(1, config={'tags': ['\\ud800'], 'run_name': '\\udfff'})\n"
     )
-    command = [sys.executable, "-m", "agenttrace", "run", "--name", b"\xff", "app.py"]
+    command: list[str | bytes] = [sys.executable, "-m", "agenttrace", "run", "--name", b"\xff", "app.py"]
     result = subprocess.run(command, cwd=script.parent, capture_output=True, text=True, check=False)
     assert "agenttrace show" in result.stderr
     assert [span.state for span in open_store().trace("last")] == ["ok"]
