@@ -81,7 +81,9 @@ def _fact_rows(summary: RunSummary) -> Iterator[tuple[str, Text]]:
         yield "tokens", Text(_tokens(summary))
     for label, spans in (("failed", summary.failed), ("stopped by length", summary.stopped_by_length)):
         for span in spans[:SHOWN_STEPS]:
-            yield label, step_name(span).append(f": {error_text(span, limit=120)}" if label == "failed" else "")
+            where = f" at {visible(span.call_site, limit=60)}" if span.kind == "model" and span.call_site else ""
+            reason = f": {error_text(span, limit=120)}" if label == "failed" else ""
+            yield label, step_name(span).append(where, style="dim").append(reason)
         if len(spans) > SHOWN_STEPS:
             yield label, Text(f"and {quantity(len(spans) - SHOWN_STEPS, 'step')} more")
     if summary.other_states:
