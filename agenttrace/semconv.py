@@ -24,6 +24,28 @@ USER: Final = "user.id"
 LLM_MODEL: Final = "llm.model_name"
 LLM_PROVIDER: Final = "llm.provider"
 LLM_PARAMETERS: Final = "llm.invocation_parameters"
+PARAMETERS: Final = {
+    "sampling.temperature": "temperature",
+    "sampling.top_p": "top_p",
+    "sampling.top_k": "top_k",
+    "sampling.min_p": "min_p",
+    "sampling.n": "n",
+    "sampling.stop": "stop",
+    "sampling.seed": "seed",
+    "sampling.logit_bias": "logit_bias",
+    "limits.max_output_tokens": "max_tokens",
+    "reasoning.effort": "reasoning_effort",
+    "reasoning.budget": "thinking_budget",
+    "tools.choice": "tool_choice",
+    "tools.parallel": "parallel_tool_calls",
+    "output.format": "response_format",
+    "service_tier": "service_tier",
+    "delivery.streamed": "stream",
+}
+"""Dimensions to the names that most model APIs have for them, for `llm.invocation_parameters`."""
+PROMPT_TEMPLATE: Final = "llm.prompt_template.template"
+PROMPT_VERSION: Final = "llm.prompt_template.version"
+PROMPT_VARIABLES: Final = "llm.prompt_template.variables"
 LLM_INPUT_MESSAGES: Final = "llm.input_messages"
 LLM_OUTPUT_MESSAGES: Final = "llm.output_messages"
 LLM_FINISH_REASON: Final = "llm.finish_reason"
@@ -45,6 +67,11 @@ DOCUMENT_METADATA: Final = "document.metadata"
 DOCUMENT_ID: Final = "document.id"
 MESSAGE_ROLE: Final = "message.role"
 MESSAGE_CONTENT: Final = "message.content"
+MESSAGE_CONTENTS: Final = "message.contents"
+CONTENT: Final = "message_content"
+CONTENT_TYPE: Final = "message_content.type"
+CONTENT_TEXT: Final = "message_content.text"
+CONTENT_SIGNATURE: Final = "message_content.signature"
 MESSAGE_NAME: Final = "message.name"
 MESSAGE_TOOL_CALLS: Final = "message.tool_calls"
 MESSAGE_TOOL_CALL_ID: Final = "message.tool_call_id"

@@ -8,7 +8,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import TypeAlias
 
-import orjson
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
@@ -16,9 +15,8 @@ from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, Trace
 
 from agenttrace import semconv
 from agenttrace.records import AttemptRecord, PhaseTiming, SpanRecord
-from agenttrace.steps import JSON
+from agenttrace.spans.messages import Value, as_text, message_attributes, tool_attributes
 
-Value: TypeAlias = str | int | float | bool | Sequence[str]
 Attributes: TypeAlias = dict[str, Value]
 
 KINDS = {
@@ -41,7 +39,7 @@ def readable_spans(span: SpanRecord, resource: Resource) -> Iterator[ReadableSpa
     context = _context(span.trace_id, int(span.span_id, 16))
     parent = None if span.parent_id is None else _context(span.trace_id, int(span.parent_id, 16))
     yield _span(span.name, context, parent, resource, _attributes(span), span.start_ns, span.end_ns or span.start_ns,
-                events=[Event(event.name, {"data": _json(event.data)}, event.at_ns) for event in span.events],
+                events=[Event(event.name, {"data": as_text(event.data)}, event.at_ns) for event in span.events],
                 status=_status(span))  # fmt: skip
     for name, attributes, start_ns, end_ns in [*_phase_children(span), *_attempt_children(span)]:
         child = _context(span.trace_id, derived_id(span.span_id, name))
@@ -97,13 +95,9 @@ def _attributes(span: SpanRecord) -> Attributes:
         semconv.RUN_ID: span.run_id,
         semconv.STATE: span.state,
     }
-    for group in (_io, _labels, _model, _usage, _settings, _phases, _tool, _documents):
+    for group in (_io, _labels, _model, _usage, _settings, _prompt, _phases, _tool, _documents):
         attributes.update(group(span))
     return attributes
-
-
-def _json(value: JSON) -> str:
-    return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
 def _io(span: SpanRecord) -> Iterator[tuple[str, Value]]:
@@ -112,13 +106,13 @@ def _io(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         (span.output, semconv.OUTPUT_VALUE, semconv.OUTPUT_MIME),
     ):
         if value is not None:
-            yield key, _json(value)
+            yield key, as_text(value)
             yield mime, "text/plain" if isinstance(value, str) else "application/json"
 
 
 def _labels(span: SpanRecord) -> Iterator[tuple[str, Value]]:
     if span.metadata:
-        yield semconv.METADATA, _json(span.metadata)
+        yield semconv.METADATA, as_text(span.metadata)
     if span.tags:
         yield semconv.TAGS, span.tags
     if span.call_site:
@@ -154,32 +148,8 @@ def _model(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         yield semconv.FINISH_REASONS, (span.finish_reason,)
     if span.marks and span.marks.first_byte_ns is not None and span.marks.chunks:
         yield semconv.TIME_TO_FIRST_CHUNK, span.marks.first_byte_ns / NS
-    yield from _messages(semconv.LLM_INPUT_MESSAGES, span.input)
-    yield from _messages(semconv.LLM_OUTPUT_MESSAGES, span.output)
-
-
-def _messages(prefix: str, value: JSON) -> Iterator[tuple[str, Value]]:
-    messages = value if isinstance(value, list) else [value]
-    for index, message in enumerate(messages):
-        if isinstance(message, str):
-            message = {"role": "user" if prefix == semconv.LLM_INPUT_MESSAGES else "assistant", "content": message}
-        if isinstance(message, Mapping):
-            yield from _message(f"{prefix}.{index}.", message)
-
-
-def _message(prefix: str, message: Mapping[str, JSON]) -> Iterator[tuple[str, Value]]:
-    yield prefix + semconv.MESSAGE_ROLE, str(message.get("role", ""))
-    yield prefix + semconv.MESSAGE_CONTENT, _json(message.get("content") or "")
-    for source, key in (("name", semconv.MESSAGE_NAME), ("tool_call_id", semconv.MESSAGE_TOOL_CALL_ID)):
-        if message.get(source):
-            yield prefix + key, str(message[source])
-    calls = message.get("tool_calls")
-    for number, call in enumerate(calls if isinstance(calls, list) else ()):
-        if isinstance(call, Mapping):
-            start = f"{prefix}{semconv.MESSAGE_TOOL_CALLS}.{number}."
-            yield start + semconv.TOOL_CALL_ID, str(call.get("id") or "")
-            yield start + semconv.TOOL_CALL_NAME, str(call.get("name") or "")
-            yield start + semconv.TOOL_CALL_ARGUMENTS, _json(call.get("args"))
+    yield from message_attributes(semconv.LLM_INPUT_MESSAGES, span.input)
+    yield from message_attributes(semconv.LLM_OUTPUT_MESSAGES, span.output)
 
 
 def _usage(span: SpanRecord) -> Iterator[tuple[str, Value]]:
@@ -192,18 +162,30 @@ def _usage(span: SpanRecord) -> Iterator[tuple[str, Value]]:
 
 
 def _settings(span: SpanRecord) -> Iterator[tuple[str, Value]]:
-    known: dict[str, JSON] = {}
+    parameters = {}
     for dimension, setting in span.settings.items():
         if setting.value is None or dimension == "prompt.content":
             continue
-        known[dimension] = setting.value
-        value = setting.value if isinstance(setting.value, (str, int, float, bool)) else _json(setting.value)
+        value = setting.value if isinstance(setting.value, (str, int, float, bool)) else as_text(setting.value)
         yield f"{semconv.SETTING}.{dimension}", value
         yield f"{semconv.SETTING}.{dimension}.voice", setting.voice
         if dimension in semconv.REQUEST:
             yield semconv.REQUEST[dimension], value
-    if known:
-        yield semconv.LLM_PARAMETERS, _json(known)
+        if dimension in semconv.PARAMETERS:
+            parameters[semconv.PARAMETERS[dimension]] = setting.value
+    if parameters:
+        yield semconv.LLM_PARAMETERS, as_text(parameters)
+    yield from tool_attributes(span.settings)
+
+
+def _prompt(span: SpanRecord) -> Iterator[tuple[str, Value]]:
+    """Of a model call its prompt's text and version, of a prompt step what was filled in."""
+    for dimension, key in (("prompt.content", semconv.PROMPT_TEMPLATE), ("prompt.label", semconv.PROMPT_VERSION)):
+        setting = span.settings.get(dimension)
+        if setting and setting.value is not None:
+            yield key, as_text(setting.value)
+    if span.kind == "prompt" and isinstance(span.input, Mapping):
+        yield semconv.PROMPT_VARIABLES, as_text(span.input)
 
 
 def _phases(span: SpanRecord) -> Iterator[tuple[str, Value]]:
@@ -218,7 +200,7 @@ def _phases(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         if phase.name in semconv.LATENCY and phase.ns is not None:
             yield semconv.LATENCY[phase.name], phase.ns / NS
     if span.server_report is not None:
-        yield semconv.SERVER_REPORT, _json(span.server_report)
+        yield semconv.SERVER_REPORT, as_text(span.server_report)
 
 
 def _tool(span: SpanRecord) -> Iterator[tuple[str, Value]]:
@@ -226,7 +208,7 @@ def _tool(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         yield semconv.TOOL_NAME, span.name
         yield semconv.GEN_AI_TOOL_NAME, span.name
         yield semconv.OPERATION, "execute_tool"
-        yield semconv.TOOL_PARAMETERS, _json(span.input)
+        yield semconv.TOOL_PARAMETERS, as_text(span.input)
 
 
 def _documents(span: SpanRecord) -> Iterator[tuple[str, Value]]:
@@ -236,7 +218,7 @@ def _documents(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         if isinstance(document, Mapping):
             prefix = f"{semconv.RETRIEVAL_DOCUMENTS}.{index}."
             yield prefix + semconv.DOCUMENT_CONTENT, str(document.get("page_content", ""))
-            yield prefix + semconv.DOCUMENT_METADATA, _json(document.get("metadata"))
+            yield prefix + semconv.DOCUMENT_METADATA, as_text(document.get("metadata"))
             if document.get("id"):
                 yield prefix + semconv.DOCUMENT_ID, str(document["id"])
 
