@@ -194,6 +194,17 @@ class RunRecord:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRecord:
+    """Finished steps of one trace that a destination has confirmed."""
+
+    destination: str
+    """Its kind, address and project; no keys."""
+    trace_id: str
+    span_ids: tuple[str, ...]
+    at_ns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class TraceSummary:
     """One line of `agenttrace list`."""
 

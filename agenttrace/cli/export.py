@@ -1,4 +1,4 @@
-"""`agenttrace export`: runs or one trace, written in a format that others read."""
+"""`agenttrace export`: runs or one trace, written to a file or sent to a backend."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ import secrets
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from agenttrace.cli.options import store_option
+from agenttrace.cli.options import json_option, store_option
 from agenttrace.cli.output import unwritable
 from agenttrace.errors import RunNotFound, UsageError
 
@@ -19,26 +19,75 @@ if TYPE_CHECKING:
     from agenttrace.records import RunRecord, SpanRecord
     from agenttrace.store.reading import Store
 
+FILES = ("jsonl", "otlp-json")
+ENDPOINTS = ("otlp", "phoenix", "arize-ax")
 
-@click.command(short_help="Write runs or a trace to a file.")
-@click.option("--to", "to_format", type=click.Choice(["jsonl"]), required=True, help="The format: JSON Lines.")
+
+@click.command(short_help="Write runs or a trace to a file, or send them to a backend.")
+@click.option(
+    "--to",
+    "to_format",
+    type=click.Choice([*FILES, *ENDPOINTS]),
+    required=True,
+    help="A file (JSON Lines, OTLP JSON) or a backend (OTLP, Phoenix, Arize AX).",
+)
 @click.option("--run", "run", metavar="RUN", help="Only this run: its id, the beginning of it, or its name.")
 @click.option("--trace", "trace", metavar="TRACE", help="Only this trace: its id, the beginning of it, or 'last'.")
-@click.option("-o", "--output", "file", metavar="FILE", help="Where to. [default: standard output]")
+@click.option("-o", "--output", "file", metavar="FILE", help="The file to write. [default: standard output]")
+@click.option("--endpoint", metavar="URL", help="The backend's address. [default: from the environment]")
+@click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="Sent with each request, for keys.")
+@click.option("--project", metavar="NAME", help="Where the backend files the traces. [default: the run's name]")
+@click.option("--resume", is_flag=True, help="Send only what this backend has not confirmed yet.")
+@json_option
 @store_option
-def export(to_format: str, run: str | None, trace: str | None, file: str | None, store: str | None) -> None:
-    """Write what a store holds, or one run or trace of it, as JSON Lines that 'agenttrace import' reads.
+def export(
+    to_format: str,
+    run: str | None,
+    trace: str | None,
+    file: str | None,
+    endpoint: str | None,
+    headers: tuple[str, ...],
+    project: str | None,
+    resume: bool,
+    as_json: bool,
+    store: str | None,
+) -> None:
+    """Write what a store holds, or one run or trace of it, to a file, or send it to a backend.
 
-    A file is there whole or not at all.
+    A file is there whole or not at all; 'agenttrace import' reads JSON Lines back. Sending again changes nothing at the
+    backend; with --resume it goes on where it stopped, or where the agent's own sending did.
     """
-    from agenttrace.export.jsonl import write_lines
     from agenttrace.store.reading import open_store
 
     if run is not None and trace is not None:
         raise UsageError("Both --run and --trace were given. Give one of them, or neither to export everything.")
+    if to_format in ENDPOINTS and file is not None:
+        raise UsageError(f"--output names a file, and --to {to_format} sends to a backend. Leave one of them out.")
+    if to_format in FILES and (endpoint or headers or project or resume):
+        raise UsageError(
+            f"--to {to_format} writes a file: --endpoint, --header, --project and --resume are for backends."
+        )
     with open_store(store) as opened:
+        if to_format in ENDPOINTS:
+            from agenttrace.cli.sending import send
+            from agenttrace.export.destinations import destination
+
+            kind: Any = to_format  # one of ENDPOINTS, which are the destinations' kinds
+            place = destination(kind, endpoint=endpoint, headers=headers, project=project)
+            send(opened, store, place, run=run, trace=trace, resume=resume, as_json=as_json)
+            return
         runs, spans = _chosen(opened, run, trace)
-        _write(write_lines(runs, spans), file)
+        _write(_lines(to_format, runs, spans), file)
+
+
+def _lines(to_format: str, runs: Iterable[RunRecord], spans: Iterable[SpanRecord]) -> Iterator[bytes]:
+    if to_format == "otlp-json":
+        from agenttrace.export.otlp_json import write_otlp_json
+
+        return write_otlp_json(spans)
+    from agenttrace.export.jsonl import write_lines
+
+    return write_lines(runs, spans)
 
 
 def _chosen(store: Store, run: str | None, trace: str | None) -> tuple[Iterable[RunRecord], Iterable[SpanRecord]]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agenttrace.cli.options import store_option
-from agenttrace.errors import PhoenixRunning, RunNotFound, TraceNotFound
+from agenttrace.errors import PhoenixRunning
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,6 +40,7 @@ def view(run: str | None, trace: str | None, limit: int, port: int, check: bool,
     It listens on loopback only, asks nothing of the internet, and keeps its data in the store's folder. Traces that
     it has already are not sent again.
     """
+    from agenttrace.cli.sending import chosen_traces
     from agenttrace.export.phoenix import running_phoenix
     from agenttrace.report.console import open_console
     from agenttrace.store.layout import store_path
@@ -47,7 +48,7 @@ def view(run: str | None, trace: str | None, limit: int, port: int, check: bool,
 
     console = open_console()
     with open_store(store) as opened:
-        chosen = _chosen(opened, run, trace, limit)
+        chosen = chosen_traces(opened, run, trace, limit)
         try:
             with _phoenix(store_path(store), port, console) as phoenix:
                 _show(phoenix, opened, chosen, console)
@@ -58,22 +59,6 @@ def view(run: str | None, trace: str | None, limit: int, port: int, check: bool,
         except PhoenixRunning as running:
             _show(running_phoenix(running.address), opened, chosen, console)
             console.print("It was started by another 'agenttrace view', and goes on with that.")
-
-
-def _chosen(store: Store, run: str | None, trace: str | None, limit: int) -> Sequence[TraceSummary]:
-    """The traces to show, oldest first."""
-    summaries = store.traces(None if run or trace else limit)
-    if trace is not None:
-        trace_id = store.trace(trace)[0].trace_id
-        summaries = tuple(summary for summary in summaries if summary.trace_id == trace_id)
-    elif run is not None:
-        run_id = store.run(run).run_id
-        summaries = tuple(summary for summary in summaries if summary.run_id == run_id)[:limit]
-    if not summaries:
-        if run:
-            raise RunNotFound(f"The run {run} holds no trace. 'agenttrace list' shows the runs that do.")
-        raise TraceNotFound("The store holds no trace yet. Record one with 'agenttrace run your_script.py'.")
-    return summaries[::-1]
 
 
 @contextmanager

@@ -33,6 +33,9 @@ SERVICE: Final = "service.name"
 PROJECT: Final = "openinference.project.name"
 """Where Phoenix and Arize file the spans of a resource."""
 
+MODEL_ID: Final = "model_id"
+"""What Arize AX calls a project in a resource."""
+
 TRACES_PATH = "/v1/traces"
 
 MAX_BATCH_BYTES = 4 << 20
@@ -116,7 +119,7 @@ def send_spans(
         MissingExtra: the encoder is not installed.
     """
     encode = _encoder()
-    resource = Resource({SERVICE: project or "agenttrace"} | ({PROJECT: project} if project else {}))
+    resource = Resource({SERVICE: project or "agenttrace"} | ({PROJECT: project, MODEL_ID: project} if project else {}))
     steps = span_count = requests = sent_bytes = rejected = 0
     reason = ""
     with _Client(endpoint, headers or {}, patience_s) as client:

@@ -16,22 +16,25 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from importlib import metadata
 from pathlib import Path
 from typing import IO, Any
+from urllib.parse import urlsplit
 
 import portalocker
 
 from agenttrace import clock
 from agenttrace.errors import (
+    EndpointRefused,
     ExportError,
     MissingExtra,
     PhoenixNotHealthy,
     PhoenixRunning,
     PortInUse,
     StoreUnwritable,
+    UsageError,
 )
 
 HOST = "127.0.0.1"
@@ -39,6 +42,9 @@ DEFAULT_PORT = 6006
 
 PYTHON = "AGENTTRACE_PHOENIX_PYTHON"
 """Environment variable: the interpreter of another environment that has Phoenix, which brings 90 packages."""
+
+OLDEST = 20
+"""The first major version whose GraphQL and REST answers are the ones that are read here."""
 
 FOLDER = "phoenix"
 """Phoenix's data in the store's folder."""
@@ -80,6 +86,8 @@ class Phoenix:
     address: str
     """Like `http://127.0.0.1:6006`."""
     version: str
+    headers: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """Sent with each request: a Phoenix elsewhere may ask for a key."""
     process: subprocess.Popen[bytes] | None = None
     """None where another command started it."""
 
@@ -120,12 +128,24 @@ def serve_phoenix(store: Path, *, port: int = DEFAULT_PORT, timeout_s: float = S
             child.stop()
 
 
-def call(address: str, method: str, path: str, body: bytes | None = None) -> bytes:
+def call(
+    address: str, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] | None = None
+) -> bytes:
     """Ask a Phoenix something over HTTP. Raises `PhoenixNotHealthy` where no good answer comes."""
     # http.client and not urllib: it knows no proxies, so loopback stays loopback.
-    connection = http.client.HTTPConnection(address.removeprefix("http://"), timeout=ANSWER_S)
+    parts = urlsplit(address)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
     try:
-        connection.request(method, path, body, {"Content-Type": "application/json"} if body else {})
+        connection = kind(parts.hostname or "", parts.port, timeout=ANSWER_S)
+    except ValueError as error:
+        raise UsageError(f"'{address}' is no address of a Phoenix. Give one like http://127.0.0.1:6006.") from error
+    try:
+        connection.request(
+            method,
+            parts.path.rstrip("/") + path,
+            body,
+            {**({"Content-Type": "application/json"} if body else {}), **(headers or {})},
+        )
         response = connection.getresponse()
         answer = response.read()
     except (OSError, http.client.HTTPException) as error:
@@ -134,6 +154,10 @@ def call(address: str, method: str, path: str, body: bytes | None = None) -> byt
         ) from error
     finally:
         connection.close()
+    if response.status in (401, 403):
+        raise EndpointRefused(
+            f"Phoenix at {address} refused the key. Set $PHOENIX_API_KEY, or give --header authorization=…"
+        )
     if response.status // 100 != 2:
         raise PhoenixNotHealthy(
             f"What listens at {address} answered HTTP {response.status} to {method} {path}, which Phoenix does not. "
@@ -142,9 +166,21 @@ def call(address: str, method: str, path: str, body: bytes | None = None) -> byt
     return answer
 
 
-def running_phoenix(address: str) -> Phoenix:
-    """The Phoenix at an address. Raises `PhoenixNotHealthy` where none answers yet."""
-    return Phoenix(address=address, version=call(address, "GET", "/arize_phoenix_version").decode())
+def running_phoenix(address: str, headers: Mapping[str, str] | None = None) -> Phoenix:
+    """The Phoenix at an address.
+
+    Raises:
+        PhoenixNotHealthy: none answers yet, or it is older than what is sent to it.
+        EndpointRefused: it wants a key.
+    """
+    found = call(address, "GET", "/arize_phoenix_version", headers=headers).decode(errors="replace").strip()[:40]
+    major = found.partition(".")[0]
+    if not major.isdecimal() or int(major) < OLDEST:
+        raise PhoenixNotHealthy(
+            f"What listens at {address} says that it is Phoenix '{found}', and {OLDEST} is the oldest that takes these spans. "
+            f"Upgrade it: pip install 'arize-phoenix>={OLDEST}'"
+        )
+    return Phoenix(address=address, version=found, headers=headers or {})
 
 
 class _Child:

@@ -129,7 +129,7 @@ def _forget_unfinished(phoenix: Phoenix, chunk: Sequence[_Shown], kept: dict[str
     unfinished = _kept(phoenix, known, IS_UNFINISHED)
     for span in (span for shown in chunk for span in shown.trace.spans):
         if span.state != "unfinished" and span.span_id in unfinished.get(span.trace_id, ()):
-            call(phoenix.address, "DELETE", f"/v1/spans/{span.span_id}")
+            call(phoenix.address, "DELETE", f"/v1/spans/{span.span_id}", headers=phoenix.headers)
             kept[span.trace_id] -= {span.span_id}
 
 
@@ -141,7 +141,7 @@ def _send_lacking(phoenix: Phoenix, chunk: Sequence[_Shown], kept: Mapping[str, 
             for span in shown.trace.spans
             if not kept[shown.trace.trace_id].issuperset(shown.span_ids[span.span_id])
         ]
-        send_spans(lacking, phoenix.address, project=project)
+        send_spans(lacking, phoenix.address, project=project, headers=phoenix.headers)
 
 
 def _counts_until_kept(phoenix: Phoenix, wanted: Mapping[str, frozenset[str]], stall_s: float) -> Iterator[int]:
@@ -209,7 +209,7 @@ def _ask(phoenix: Phoenix, fields: Mapping[str, str]) -> dict[str, dict[str, Any
         f"t{number}: getTraceByOtelId(traceId: {_literal(trace_id)}) {{ {asked} }}"
         for number, (trace_id, asked) in enumerate(fields.items())
     )
-    text = call(phoenix.address, "POST", "/graphql", orjson.dumps({"query": f"{{ {traces} }}"}))
+    text = call(phoenix.address, "POST", "/graphql", orjson.dumps({"query": f"{{ {traces} }}"}), phoenix.headers)
     try:
         answer: dict[str, Any] = orjson.loads(text)
         if "errors" in answer:

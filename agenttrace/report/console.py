@@ -30,9 +30,12 @@ WIDE = 100
 """Columns from which a line has room for what is good to know."""
 
 
-def open_console() -> Console:
-    """Standard output as drawings want it: no wrapping of what is too wide, and no guesses about what names mean."""
-    return Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+def open_console(*, stderr: bool = False) -> Console:
+    """Standard output as drawings want it: no wrapping of what is too wide, and no guesses about what names mean.
+
+    `stderr` for what is no result: progress.
+    """
+    return Console(highlight=False, markup=False, emoji=False, soft_wrap=False, stderr=stderr)
 
 
 def width_of(console: Console) -> int:

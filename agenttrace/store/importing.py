@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agenttrace.records import RunRecord, SpanRecord
@@ -36,12 +36,12 @@ def import_records(
         known_runs = {run_id for (run_id,) in connection.execute("SELECT run_id FROM runs").fetchall()}
         new_runs = [run for run in runs if run.run_id not in known_runs]
         new_spans = [span for span in spans if (span.trace_id, span.span_id) not in known_spans]
-        _write_segment(layout, new_runs, new_spans)
+        write_segment(layout, _rows(new_runs, new_spans))
         merge(layout, connection)
     return ImportResult(runs=len(new_runs), spans=len(new_spans), already_there=len(spans) - len(new_spans))
 
 
-def _write_segment(layout: Layout, runs: Sequence[RunRecord], spans: Sequence[SpanRecord]) -> None:
+def _rows(runs: Sequence[RunRecord], spans: Sequence[SpanRecord]) -> list[Row]:
     rows: list[Row] = [run_row(run) for run in runs]
     content = ContentWriter(rows.append)
     for span in spans:
@@ -49,6 +49,11 @@ def _write_segment(layout: Layout, runs: Sequence[RunRecord], spans: Sequence[Sp
             rows.append(start_row(span, content))
         else:
             rows.append(span_row(span, content))
+    return rows
+
+
+def write_segment(layout: Layout, rows: Iterable[Row]) -> None:
+    """Add rows as a journal segment of their own, which is there whole or not at all."""
     name = f"import-{secrets.token_hex(8)}"
     starting = layout.journal / f"{name}.starting"
     starting.write_bytes(b"".join(map(row_line, rows)))

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-
-import orjson
 
 from agenttrace.comparison.evidence import Outcome
 from agenttrace.records import RunRecord, SettingValue
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.database import locked_database
-from agenttrace.store.journal import SUFFIX
+from agenttrace.store.importing import write_segment
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.rows import Row, run_row
@@ -66,9 +63,6 @@ def import_results(path: str | os.PathLike[str] | None, run: RunRecord, results:
         rows: list[Row] = [run_row(run)]
         content = ContentWriter(rows.append)
         rows.extend([result_row(run.run_id, result, content) for result in results])
-        name = f"import-{secrets.token_hex(8)}"
-        starting = layout.journal / f"{name}.starting"
-        starting.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows))
-        starting.rename(layout.journal / f"{name}{SUFFIX}")
+        write_segment(layout, rows)
         merge(layout, connection)
     return True

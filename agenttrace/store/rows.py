@@ -12,6 +12,7 @@ from agenttrace.records import (
     CaptureCounters,
     ErrorRecord,
     EventRecord,
+    ExportRecord,
     Marks,
     PhaseTiming,
     RunRecord,
@@ -43,6 +44,10 @@ def run_row(run: RunRecord) -> Row:
 def counters_row(counters: CaptureCounters, at_ns: int) -> Row:
     values = {name: getattr(counters, name) for name in CaptureCounters.__dataclass_fields__}
     return {"r": "counters", "at_ns": at_ns, **values}
+
+
+def export_row(export: ExportRecord) -> Row:
+    return {"r": "exports", **{name: getattr(export, name) for name in ExportRecord.__dataclass_fields__}}
 
 
 def start_row(span: SpanRecord, content: ContentWriter) -> Row:
@@ -187,4 +192,4 @@ def table_of(row: object) -> str | None:
     return cast(str, table) if table in TABLES else None
 
 
-TABLES = ("runs", "spans", "span_starts", "contents", "links", "counters", "results")
+TABLES = ("runs", "spans", "span_starts", "contents", "links", "counters", "results", "exports")

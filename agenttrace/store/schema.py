@@ -151,6 +151,14 @@ CREATE TABLE results (
     trace_id      VARCHAR             -- NULL for a result without a trace
 );
 
+-- Finished steps that a place to export to has confirmed; they are not sent there again.
+CREATE TABLE exports (
+    destination   VARCHAR NOT NULL,   -- its kind, address and project
+    trace_id      VARCHAR NOT NULL,
+    span_ids      VARCHAR[] NOT NULL,
+    at_ns         BIGINT  NOT NULL
+);
+
 -- What a process could not record; the latest row of a process counts.
 CREATE TABLE counters (
     process        VARCHAR NOT NULL,

@@ -76,14 +76,12 @@ def test_reasoning_stands_before_the_answer() -> None:
 
 def test_tools_are_offered_as_schemas() -> None:
     """Names, descriptions and parameters come together again, in the order they were offered."""
-    settings = {
-        name: SettingValue(value=value, voice="sent", source="wire")
-        for name, value in {
-            "tools.order": ["b", "a"],
-            "tools.descriptions": {"a": "first", "b": None},
-            "tools.parameters": {"a": {"type": "object"}},
-        }.items()
+    offered: dict[str, Any] = {
+        "tools.order": ["b", "a"],
+        "tools.descriptions": {"a": "first", "b": None},
+        "tools.parameters": {"a": {"type": "object"}},
     }
+    settings = {name: SettingValue(value=value, voice="sent", source="wire") for name, value in offered.items()}
     assert dict(tool_attributes(settings)) == {
         "llm.tools.0.tool.json_schema": '{"type":"function","function":{"name":"b"}}',
         "llm.tools.1.tool.json_schema": '{"type":"function","function":{"name":"a","description":"first","parameters":{"type":"object"}}}',
