@@ -47,9 +47,13 @@ class Ledger:
 
     def include(self, name: str, whole: str) -> None:
         """Say that a phase without a number is somewhere in an entry that has one."""
-        phase = self.entries.get(name) or unknown(name)
-        if phase.ns is None and phase.source != "not-applicable" and phase.included_in is None:
-            high = lower(phase.high_ns, self.entries[whole].high_ns)
+        phase = self.entries.get(name)
+        high = self.entries[whole].high_ns
+        if phase is None:
+            self.put(PhaseTiming(name=name, ns=None, low_ns=lower(0, high), high_ns=high,
+                                 definition=MEANING.get(name, ""), included_in=whole))  # fmt: skip
+        elif phase.ns is None and phase.source != "not-applicable" and phase.included_in is None:
+            high = lower(phase.high_ns, high)
             self.put(bounded(phase, lower(phase.low_ns or 0, high), high, included_in=whole))
 
     def closed(self) -> Attribution:
@@ -85,4 +89,6 @@ def exactly(name: str, ns: int, definition: str) -> PhaseTiming:
 
 def lower(bound: int | None, other: int | None) -> int | None:
     """The tighter of two upper bounds; None bounds nothing."""
-    return min((value for value in (bound, other) if value is not None), default=None)
+    if bound is None or other is None:
+        return other if bound is None else bound
+    return min(bound, other)

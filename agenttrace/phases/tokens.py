@@ -15,6 +15,8 @@ from agenttrace.phases.server_report import TokenCounts
 
 Fields = Mapping[str, object]
 
+NO_COUNTS = TokenCounts()
+
 HEADER_COUNTS: tuple[tuple[str, str, str | None], ...] = (
     ("x-prompt-tokens", "x-generated-tokens", None),
     ("x-amzn-bedrock-input-token-count", "x-amzn-bedrock-output-token-count", None),
@@ -28,8 +30,7 @@ def read_tokens(payload: Fields, headers: Mapping[str, str]) -> tuple[TokenCount
     """The counts, and notes on what was contradictory. A count that is not there is None."""
     for where, read in _SHAPES:
         fields = _at(payload, where)
-        tokens = read(fields) if fields else TokenCounts()
-        if tokens != TokenCounts():
+        if fields and (tokens := read(fields)) != NO_COUNTS:
             return _consistent(tokens)
     return _consistent(_from_headers(headers))
 
@@ -206,7 +207,7 @@ def _text_count(headers: Mapping[str, str], name: str) -> int | None:
 
 def _at(payload: Fields, path: str) -> Fields:
     held = payload
-    for step in path.split(".") if path else ():
+    for step in path.split(".") if path and held else ():
         held = mapping(held.get(step))
     return held
 

@@ -9,6 +9,7 @@ from hashlib import blake2b
 from typing import cast
 
 import orjson
+from ahocorasick_rs import BytesAhoCorasick
 
 from agenttrace.records import SpanRecord
 from agenttrace.steps import JSON
@@ -43,7 +44,12 @@ MARKERS = tuple(
         *("private_key", "private-key", "privatekey"),
     )
 )
-"""In lower case, what a line must hold before it is looked through: few do, and these searches cost 3 µs, a walk 50."""
+"""In lower case, what a line must hold before it is looked through: few do."""
+
+URL = b"://"
+
+_markers = BytesAhoCorasick([URL, *MARKERS])
+"""All of them in one pass: searched one after the other they cost twelve times as much, more than building the records."""
 
 
 def scrub(value: JSON) -> JSON:
@@ -71,11 +77,8 @@ def scrub_lines(lines: list[bytes]) -> list[bytes]:
 
 
 def _is_suspect(line: bytes) -> bool:
-    lower = line.lower()
-    for marker in MARKERS:  # `any` over a generator takes three times as long
-        if marker in lower:
-            return True
-    return b"://" in lower and b"@" in lower
+    found = {pattern for pattern, _, _ in _markers.find_matches_as_indexes(line.lower())}
+    return bool(found) and (found != {0} or b"@" in line)
 
 
 def scrub_record(span: SpanRecord) -> SpanRecord:

@@ -95,7 +95,7 @@ class ContentWriter:
             reference["@head"] = [self._content(items[0])]
         return reference
 
-    def whole(self, value: Mapping[str, JSON]) -> JSON:
+    def whole(self, value: Mapping[str, object]) -> JSON:
         """A reference to the value as it is: for what is small, often made anew, and mostly the same, like settings."""
         return {"@content": self._write(orjson.dumps(value))} if value else None
 

@@ -74,12 +74,7 @@ def span_row(span: SpanRecord, content: ContentWriter) -> Row:
         "model_requested": _setting_text(span, "model.requested"),
         "model_served": _setting_text(span, "model.served"),
         "finish_reason": span.finish_reason,
-        "settings": content.whole(
-            {
-                key: {"value": setting.value, "voice": setting.voice, "source": setting.source}
-                for key, setting in span.settings.items()
-            }
-        ),
+        "settings": content.whole(span.settings),
         "output": content.intern(span.output),
         "events": [{"name": event.name, "at_ns": event.at_ns, "data": event.data} for event in span.events],
         "error_type": span.error.type if span.error else None,
