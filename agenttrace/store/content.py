@@ -85,7 +85,7 @@ class ContentWriter:
         return value
 
     def _intern_list(self, items: Sequence[JSON]) -> JSON:
-        if not all(isinstance(item, Mapping) for item in items):
+        if not set(map(type, items)) <= {dict}:
             return [self.intern(item) for item in items]
         if len(items) <= SHORT_LIST:
             return {"@list": [self._content(item) for item in items]}
@@ -94,6 +94,15 @@ class ContentWriter:
         if head:
             reference["@head"] = [self._content(items[0])]
         return reference
+
+    def brief(self, value: JSON) -> Any:
+        """As `intern`, for what mostly holds nothing to refer to: then its JSON is written once and spliced in."""
+        try:
+            body = orjson.dumps(value)
+        except TypeError:  # a text without UTF-8 form
+            return self.intern(value)
+        has_parts = len(body) >= LONG_TEXT or b'"@' in body or b"[{" in body or b'"role"' in body
+        return self.intern(value) if has_parts else orjson.Fragment(body)
 
     def whole(self, value: Mapping[str, object]) -> JSON:
         """A reference to the value as it is: for what is small, often made anew, and mostly the same, like settings."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from operator import attrgetter
 from typing import Any, cast
 
 import orjson
@@ -51,42 +52,49 @@ def export_row(export: ExportRecord) -> Row:
 
 
 def start_row(span: SpanRecord, content: ContentWriter) -> Row:
-    return {
-        "r": "span_starts",
-        **{name: getattr(span, name) for name in START_COLUMNS},
-        "tags": list(span.tags),
-        "metadata": content.intern(span.metadata),
-        "input": content.intern(span.input),
-    }
+    return {"r": "span_starts", **_begun(span, content)}
 
 
 START_COLUMNS = ("trace_id", "span_id", "parent_id", "run_id", "kind", "name", "start_ns", "call_site")
+_start_values = attrgetter(*START_COLUMNS)
+
+
+def _begun(span: SpanRecord, content: ContentWriter) -> dict[str, Any]:
+    row = dict(zip(START_COLUMNS, _start_values(span), strict=True))
+    row["tags"] = list(span.tags)
+    row["metadata"] = content.brief(span.metadata)
+    row["input"] = content.intern(span.input)
+    return row
 
 
 def span_row(span: SpanRecord, content: ContentWriter) -> Row:
-    """The row of a finished span. Its phases and attempts lie inside, and get rows of their own when they are merged."""
-    row = dict(start_row(span, content))
-    row |= {
-        "r": "spans",
-        "state": span.state,
-        "end_ns": span.end_ns,
-        "attempt": span.attempt,
-        "model_requested": _setting_text(span, "model.requested"),
-        "model_served": _setting_text(span, "model.served"),
-        "finish_reason": span.finish_reason,
-        "settings": content.whole(span.settings),
-        "output": content.intern(span.output),
+    """The row of a finished span, without the columns that would be empty.
+
+    Its phases and attempts lie inside, and get rows of their own when they are merged.
+    """
+    row = _begun(span, content)
+    row |= {"r": "spans", "state": span.state, "end_ns": span.end_ns, "attempt": span.attempt}
+    row["output"] = content.intern(span.output)
+    rest = {
         "events": [{"name": event.name, "at_ns": event.at_ns, "data": event.data} for event in span.events],
-        "error_type": span.error.type if span.error else None,
-        "error_message": span.error.message if span.error else None,
         "notes": list(span.notes),
         "paused_at": span.paused_at,
         "resumed_from": span.resumed_from,
-        "server_parts": span.server_parts_ns,
-        "server_report": span.server_report,
         "phases": span.phases,
         "attempts": span.attempts,
+        "finish_reason": span.finish_reason,
+        "server_parts": span.server_parts_ns,
+        "server_report": span.server_report,
     }
+    if span.error:
+        rest |= {"error_type": span.error.type, "error_message": span.error.message}
+    if span.settings:
+        rest |= {
+            "model_requested": _setting_text(span, "model.requested"),
+            "model_served": _setting_text(span, "model.served"),
+            "settings": content.whole(span.settings),
+        }
+    row |= {name: value for name, value in rest.items() if value}
     if span.usage:
         row |= {column: _column(getattr(span.usage, name)) for name, column in USAGE_COLUMNS.items()}
     if span.marks:
