@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 from agenttrace import clock
 from agenttrace.langchain.handler import CallbackHandler
@@ -24,8 +25,9 @@ from agenttrace.records import RunRecord
 from agenttrace.steps import JSON, StepSink
 from agenttrace.store.journal import process_name
 from agenttrace.store.layout import Layout, store_path
+from agenttrace.store.results import ResultRecord
 from agenttrace.transport.tap import install_tap
-from agenttrace.writer import Writer
+from agenttrace.writer import RunResult, Watcher, Writer
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
@@ -45,6 +47,25 @@ class Recording:
     run_id: str
     name: str
     store: Path
+
+    def add_result(self, result: ResultRecord) -> None:
+        """Store how an attempt at a case ended. Like a step, it is in the journal within 50 ms."""
+        _writer(self.store).put(partial(RunResult, self.run_id, result))
+
+    def add_metadata(self, metadata: Mapping[str, JSON]) -> None:
+        """Say more of the run than was known when it began; it is stored when the run ends."""
+        run = _runs[self.run_id]
+        _runs[self.run_id] = replace(run, metadata={**run.metadata, **metadata})
+
+    @contextmanager
+    def watched(self, watcher: Watcher) -> Iterator[None]:
+        """Have `watcher` told of every finished step that is recorded into this store meanwhile, on the writer's thread."""
+        writer = _writer(self.store)
+        writer.add_watcher(watcher)
+        try:
+            yield
+        finally:
+            writer.remove_watcher(watcher)
 
 
 _recording: ContextVar[Recording | None] = ContextVar("agenttrace_recording", default=None)
@@ -112,7 +133,15 @@ def record(
     belongs to it.
     """
     run = _new_run(name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
-    recording = Recording(run.run_id, name, store_path(store))
+    with record_run(run, store) as recording:
+        yield recording
+
+
+@contextmanager
+def record_run(run: RunRecord, store: str | os.PathLike[str] | None = None) -> Iterator[Recording]:
+    """Record into a run that its caller has made, which may be one that an earlier process began."""
+    _remember_run(run)
+    recording = Recording(run.run_id, run.name, store_path(store))
     writer = _writer(recording.store)
     writer.put(partial(_itself, run))
     register_hook(_hooked_handler)
@@ -123,8 +152,7 @@ def record(
     finally:
         _hook.reset(hook_token)
         _recording.reset(recording_token)
-        ended = replace(run, end_ns=clock.wall_ns())
-        _runs[run.run_id] = ended
+        ended = _runs[run.run_id] = replace(_runs.get(run.run_id, run), end_ns=clock.wall_ns())
         writer.put(partial(_itself, ended))
         writer.flush()
 
@@ -135,6 +163,12 @@ def install(store: str | os.PathLike[str] | None = None) -> AgentTraceHandler:
     _installed[:] = [handler]
     register_hook(_hooked_handler)
     return handler
+
+
+def trace_of(langchain_run: UUID) -> str | None:
+    """The id of the trace that a LangChain run's step began or joined; None where it is not, or no longer, known."""
+    step = _steps.known(langchain_run)
+    return None if step is None else f"{step.trace_id:032x}"
 
 
 def flush(timeout_s: float = 5.0) -> None:
@@ -161,10 +195,14 @@ def _writer(store: Path) -> Writer:
 
 def _new_run(name: str, **fields: Any) -> RunRecord:
     run = RunRecord(run_id=secrets.token_hex(8), name=name, start_ns=clock.wall_ns(), process=process_name(), **fields)
+    _remember_run(run)
+    return run
+
+
+def _remember_run(run: RunRecord) -> None:
     _runs[run.run_id] = run
     if len(_runs) > REMEMBERED_RUNS:
         _runs.popitem(last=False)
-    return run
 
 
 def _unnamed_run() -> str:

@@ -27,6 +27,12 @@ State: TypeAlias = Literal[
 ]
 """How a step ended (D2). `unfinished`: the process ended first, or the step is still running."""
 
+EVALUATOR = "agenttrace_evaluator"
+"""Metadata key of steps that an evaluator takes: its name."""
+
+EVALUATOR_SITE = "evaluator:"
+"""How call sites begin at which an evaluator calls a model."""
+
 _ids = random.Random(os.urandom(32))
 
 # A forked child would otherwise hand out its parent's ids.

@@ -10,6 +10,7 @@ import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -22,13 +23,17 @@ from agenttrace.steps import Step
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name
 from agenttrace.store.layout import Layout
+from agenttrace.store.results import ResultRecord, result_row
 from agenttrace.store.rows import Row, counters_row, row_line, run_row, span_row, start_row
 from agenttrace.transport.observing import tap_faults
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-Item: TypeAlias = Callable[[], Step | RunRecord | None]
+Item: TypeAlias = Callable[[], "Step | RunRecord | RunResult | None"]
+
+Watcher: TypeAlias = Callable[[SpanRecord], None]
+"""Is told of every finished step, on the writer's thread, once it is in the journal. Returns at once and never raises."""
 
 FLUSH_S = 0.02
 """How long the writer lets facts gather before it takes them: with building and writing, under 50 ms in all."""
@@ -44,6 +49,14 @@ MAX_BATCH = 2_000
 log = logging.getLogger("agenttrace")
 
 
+@dataclass(frozen=True, slots=True)
+class RunResult:
+    """The result of an attempt at a case, with the run it belongs to."""
+
+    run_id: str
+    result: ResultRecord
+
+
 class Writer:
     """A `StepSink` that records into one store. `put` appends to a queue; one thread does the rest."""
 
@@ -51,6 +64,7 @@ class Writer:
         self._layout = layout
         self._runs = runs
         self._exporters: list[SpanExporter] = []
+        self._watchers: list[Watcher] = []
         self._start_afresh()
         if hasattr(os, "register_at_fork"):
             self_reference = weakref.ref(self)
@@ -114,6 +128,12 @@ class Writer:
     def add_exporter(self, exporter: SpanExporter) -> None:
         self._exporters.append(exporter)
 
+    def add_watcher(self, watcher: Watcher) -> None:
+        self._watchers.append(watcher)
+
+    def remove_watcher(self, watcher: Watcher) -> None:
+        self._watchers.remove(watcher)
+
     def flush(self, timeout_s: float = 5.0) -> None:
         """Wait until all that was put before is written, at most `timeout_s`."""
         wanted = self._taken + len(self._queue)
@@ -171,18 +191,24 @@ class Writer:
             except Exception as error:
                 self.count_error(error)
         self._append()
+        for watcher in tuple(self._watchers):
+            for span in spans:
+                watcher(span)
         self._export(spans)
         # Only now: whoever waits for the queue to be empty waits for the disk.
         for _ in facts:
             self._queue.popleft()
         self._taken += len(facts)
 
-    def _add(self, item: Step | RunRecord | None, spans: list[SpanRecord]) -> None:
+    def _add(self, item: Step | RunRecord | RunResult | None, spans: list[SpanRecord]) -> None:
         if item is None:
             return
         if isinstance(item, RunRecord):
             self._known_runs.add(item.run_id)
             self._rows.append(run_row(item))
+            return
+        if isinstance(item, RunResult):
+            self._rows.append(result_row(item.run_id, item.result, self._content))
             return
         if item.run_id not in self._known_runs and item.run_id in self._runs:
             self._known_runs.add(item.run_id)

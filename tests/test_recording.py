@@ -8,13 +8,18 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 import agenttrace
 from agenttrace import AgentTraceHandler, install, open_store, record, recording
+from agenttrace.comparison.recorded_suite import RecordedSuite, suite_metadata
+from agenttrace.judging import load_evidence
 from agenttrace.recording import flush
+from agenttrace.store.results import ResultRecord, read_results
 from tests.langchain.models import FakeModel
 
 
@@ -151,3 +156,58 @@ def test_an_unwritable_store_does_not_touch_the_agent(store: Path, caplog: pytes
     assert counters.dropped > 0
     assert counters.last_error is not None
     assert [trace.state for trace in open_store().traces()] == ["ok"]
+
+
+def test_a_result_is_stored_with_its_trace(store: Path) -> None:
+    """How an attempt ended and what it scored lies in the journal beside its steps, and comes back whole."""
+    langchain_run = uuid4()
+    judged = ResultRecord(
+        case="q1",
+        repetition=1,
+        outcome="scored",
+        scores={"correct": 1.0},
+        detail={"reasons": {"correct": "as expected"}},
+    )
+    with record("nightly") as run:
+        FakeModel(replies=["ok"]).invoke("hello", config={"run_id": langchain_run})
+        trace_id = recording.trace_of(langchain_run)
+        run.add_result(replace(judged, trace_id=trace_id))
+        run.add_metadata({"note": "late"})
+    assert read_results(store, run.run_id) == (replace(judged, trace_id=trace_id),)
+    assert open_store().trace(trace_id or "")[0].run_id == run.run_id
+    assert open_store().run("nightly").metadata == {"note": "late"}
+
+
+def test_a_suites_broken_off_attempt_is_no_repetition(store: Path) -> None:
+    """Of a run that a suite made, what counts is its results: a trace without one was broken off, and made again."""
+    suite = RecordedSuite(name="qa", cases=("q1",), repetitions=1, settings={"data.cases": {"q1": "1"}})
+    with record("nightly", metadata=suite_metadata(suite)) as run:
+        for _ in range(2):
+            FakeModel(replies=["ok"]).invoke("hello", config={"metadata": {"case": "q1"}})
+        flush()
+        assert load_evidence(open_store(), "nightly").missing == "1 of 1 attempts have no result"
+        run.add_result(ResultRecord(case="q1", repetition=1, outcome="scored", scores={"correct": 1.0}))
+    evidence = load_evidence(open_store(), "nightly")
+    assert [repetition.scores for repetition in evidence.repetitions] == [{"correct": 1.0}]
+    assert evidence.missing is None
+    assert evidence.contract.calls == 2
+
+
+def test_a_model_that_judges_has_a_call_site_of_its_own(store: Path) -> None:
+    """A call inside an evaluator is the evaluator's, whatever chain makes it."""
+    with record("nightly"):
+        FakeModel(replies=["ok"]).invoke("hello", config={"metadata": {"agenttrace_evaluator": "polite"}})
+    assert [span.call_site for span in open_store().run_spans(open_store().run("nightly").run_id)] == [
+        "evaluator:polite"
+    ]
+
+
+def test_a_watcher_is_told_of_finished_steps(store: Path) -> None:
+    """Whoever watches sees the steps of the run once they are in the journal, and none after it stopped watching."""
+    seen: list[str] = []
+    with record("nightly") as run:
+        with run.watched(lambda span: seen.append(span.name)):
+            FakeModel(replies=["ok"]).invoke("hello")
+            flush()
+        FakeModel(replies=["ok"]).invoke("hello")
+    assert seen == ["FakeModel"]

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
+from agenttrace.comparison.recorded_suite import RecordedSuite
 from agenttrace.records import CaptureCounters, RunRecord
 from agenttrace.settings.contract import Contract
 
@@ -48,10 +49,18 @@ class RunEvidence:
     """The process that recorded it ended first, or is still at it."""
     unfinished_traces: int = 0
     """Traces with a step that never ended."""
+    suite: RecordedSuite | None = None
+    """The suite that made the run; None where no suite did. Then every trace that names a case is a repetition."""
 
     @property
     def cases(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(repetition.case for repetition in self.repetitions))
+
+    @property
+    def missing(self) -> str | None:
+        """Which attempts of the suite have no result, in words; None where all have."""
+        done = [(repetition.case, repetition.number) for repetition in self.repetitions]
+        return None if self.suite is None else self.suite.missing_text(done)
 
     @property
     def label(self) -> str:

@@ -106,6 +106,8 @@ def _faults(side: str, evidence: RunEvidence) -> Iterator[str]:
     name = f"The {side} {evidence.label}"
     if evidence.is_unfinished:
         yield f"{name} is unfinished: the process that records it has ended before the run did, or is still at it."
+    elif evidence.missing is not None:
+        yield f"{name} is incomplete: {evidence.missing}. 'agenttrace eval run' with its name goes on where it stopped."
     counters = evidence.counters
     if counters is not None and (counters.capture_errors or counters.dropped):
         last = f" The last error: {counters.last_error}." if counters.last_error else ""

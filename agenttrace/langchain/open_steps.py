@@ -11,7 +11,7 @@ from uuid import UUID
 
 from agenttrace.langchain.ambient import AmbientSpan, running_step_key
 from agenttrace.langchain.payloads import StartFacts
-from agenttrace.steps import OpenStep, StepSink
+from agenttrace.steps import EVALUATOR, EVALUATOR_SITE, OpenStep, StepSink
 
 REMEMBERED = 10_000
 """How many ended steps are remembered as parents: children may outlive them."""
@@ -76,6 +76,10 @@ class OpenSteps:
             return running
         return told
 
+    def known(self, run: UUID) -> OpenStep | None:
+        """The step of a LangChain run, open or ended lately."""
+        return self._step(run.int)
+
     def mark_interrupted_above(self, step: OpenStep) -> None:
         """An interrupt travels up: the step above an interrupted one is interrupted too, even if it ends quietly."""
         for entry in self._open.values():
@@ -99,8 +103,16 @@ def _is_ancestor(candidate: OpenStep, step: OpenStep) -> bool:
 def call_site(metadata: Mapping[str, Any], parent: OpenStep | None) -> str:
     """Where in the agent a step stands: its LangGraph node, else the names of the chains above it.
 
-    A subgraph's node carries its outer nodes: `outer/inner`, from LangGraph's `outer:uuid|inner:uuid`.
+    A subgraph's node carries its outer nodes: `outer/inner`, from LangGraph's `outer:uuid|inner:uuid`. A call that judges
+    an agent is no call of the agent: its place begins with its evaluator.
     """
+    evaluator = metadata.get(EVALUATOR)
+    if isinstance(evaluator, str):
+        return "/".join([f"{EVALUATOR_SITE}{evaluator}", *filter(None, [_place(metadata, parent)])])
+    return _place(metadata, parent)
+
+
+def _place(metadata: Mapping[str, Any], parent: OpenStep | None) -> str:
     namespace = metadata.get("langgraph_checkpoint_ns")
     if isinstance(namespace, str) and namespace:
         return "/".join(part.split(":", 1)[0] for part in namespace.split("|"))

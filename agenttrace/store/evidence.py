@@ -10,6 +10,7 @@ import duckdb
 import orjson
 
 from agenttrace.comparison.evidence import Outcome, Repetition, RunEvidence
+from agenttrace.comparison.recorded_suite import recorded_suite
 from agenttrace.records import CaptureCounters, RunRecord
 from agenttrace.settings.contract import Contract, ObservedCall, fold_calls
 from agenttrace.store.reading import find_run
@@ -116,13 +117,21 @@ def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str) -> RunEvidenc
     unfinished = {row["trace_id"]: row["is_root"] for row in _rows(connection, UNFINISHED_TRACES, run_id=run.run_id)}
     traces = _traces(connection, run.run_id, unfinished)
     results = list(_rows(connection, RESULTS, run_id=run.run_id))
+    suite = recorded_suite(run)
+    # A suite judges every attempt it makes: a trace without a result is one that was broken off, and made again.
+    judged = (
+        dict(traces)
+        if suite is None
+        else {row["trace_id"]: traces[row["trace_id"]] for row in results if row["trace_id"] in traces}
+    )
     return RunEvidence(
         run=run,
         contract=_contract(connection, run.run_id, traces, results),
-        repetitions=tuple(_repetitions(traces, results)),
+        repetitions=tuple(_repetitions(judged, results)),
         counters=_counters(connection, run),
         is_unfinished=run.end_ns is None,
-        unfinished_traces=len(unfinished),
+        unfinished_traces=len(unfinished if suite is None else judged.keys() & unfinished),
+        suite=suite,
     )
 
 

@@ -6,14 +6,24 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import orjson
+
 from agenttrace.comparison.evidence import Outcome
 from agenttrace.records import RunRecord, SettingValue
+from agenttrace.steps import JSON
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.database import locked_database
 from agenttrace.store.importing import write_segment
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.rows import Row, run_row
+
+RESULTS = """
+SELECT case_id, repetition, outcome, cluster, scores, metrics, trace_id, detail
+FROM results
+WHERE run_id = $run_id
+ORDER BY case_id, repetition
+"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +40,8 @@ class ResultRecord:
     settings: Mapping[str, SettingValue] = field(default_factory=dict)
     """What another tool said of its model calls; empty where the calls are stored themselves."""
     trace_id: str | None = None
+    detail: Mapping[str, JSON] = field(default_factory=dict)
+    """What nobody calculates with: `reasons`, `labels` and `errors` by evaluator, and the `attempts` that were made."""
 
 
 def result_row(run_id: str, result: ResultRecord, content: ContentWriter) -> Row:
@@ -49,7 +61,30 @@ def result_row(run_id: str, result: ResultRecord, content: ContentWriter) -> Row
             }
         ),
         "trace_id": result.trace_id,
+        "detail": result.detail or None,
     }
+
+
+def read_results(path: str | os.PathLike[str] | None, run_id: str) -> tuple[ResultRecord, ...]:
+    """The results of a run that was recorded here, without settings, in the order of their cases."""
+    layout = Layout(store_path(path))
+    layout.require()
+    with locked_database(layout) as connection:
+        merge(layout, connection)
+        rows = connection.execute(RESULTS, {"run_id": run_id}).fetchall()
+    return tuple(
+        ResultRecord(
+            case=case,
+            repetition=repetition,
+            outcome=outcome,
+            cluster=cluster,
+            scores=orjson.loads(scores or "{}"),
+            metrics=orjson.loads(metrics or "{}"),
+            trace_id=trace_id,
+            detail=orjson.loads(detail or "{}"),
+        )
+        for case, repetition, outcome, cluster, scores, metrics, trace_id, detail in rows
+    )
 
 
 def import_results(path: str | os.PathLike[str] | None, run: RunRecord, results: Sequence[ResultRecord]) -> bool:

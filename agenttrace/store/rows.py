@@ -109,7 +109,8 @@ def _setting_text(span: SpanRecord, dimension: str) -> str | None:
 
 def run_from_row(row: Row) -> RunRecord:
     return RunRecord(
-        **{**{name: row[name] for name in RunRecord.__dataclass_fields__}, "tags": row["tags"] or {}},
+        **{name: row[name] for name in RunRecord.__dataclass_fields__}
+        | {"tags": row["tags"] or {}, "metadata": row["metadata"] or {}}
     )
 
 

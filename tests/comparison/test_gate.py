@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from agenttrace.comparison.gate import GateResult, gate
+from agenttrace.comparison.recorded_suite import RecordedSuite
 from agenttrace.errors import NoModelCalls, UndeclarableDimension, UnknownCallSite, UnknownDimension
 from agenttrace.records import CaptureCounters
 from agenttrace.settings.contract import Contract
@@ -355,3 +356,12 @@ def test_a_run_without_model_calls_is_an_error() -> None:
     ) as caught:
         gate(evidence(), evidence(Contract(), repetitions=()))
     assert caught.value.exit_code == 12
+
+
+def test_an_incomplete_evaluation_is_invalid() -> None:
+    """A run of a suite that lacks results is no whole measurement, and says how many."""
+    suite = RecordedSuite(name="qa", cases=("a", "b"), repetitions=1, settings={"data.cases": {"a": "1", "b": "2"}})
+    half = replace(evidence(), suite=suite, repetitions=repetitions({"a": [1.0]}))
+    result = gate(evidence(), half)
+    assert result.verdict == "invalid"
+    assert "1 of 2 attempts have no result" in result.reasons[0]

@@ -1,0 +1,74 @@
+"""What a run keeps of the suite that made it: which attempts were planned, and by what they were measured.
+
+It lies in the run's metadata. `suite` holds the plan; `settings` holds what was set for the run as a whole, under the names
+of the dimensions: `data.cases` and `data.expected` (a hash by case), `evaluator.code` (a hash by evaluator),
+`evaluator.judge` (its settings by evaluator, where they can be read), `load`, `code.commit`, `code.packages`, `environment`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from agenttrace.records import RunRecord
+from agenttrace.steps import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecordedSuite:
+    """The plan of an evaluation, as its run keeps it."""
+
+    name: str
+    cases: tuple[str, ...]
+    """In the suite's order, which decides about shards."""
+    repetitions: int
+    shards: int = 1
+    """How many parts the run was divided into; each part's results come from a process of its own."""
+    settings: Mapping[str, JSON] = field(default_factory=dict)
+    """By dimension."""
+
+    @property
+    def attempts(self) -> int:
+        return len(self.cases) * self.repetitions
+
+    def missing(self, done: Collection[tuple[str, int]]) -> tuple[tuple[str, int], ...]:
+        """What was planned and has no result: case and repetition."""
+        known = frozenset(done)
+        planned = ((case, number) for number in range(1, self.repetitions + 1) for case in self.cases)
+        return tuple(attempt for attempt in planned if attempt not in known)
+
+    def shard_of(self, case: str) -> int:
+        """Which part a case belongs to, from 1."""
+        return self.cases.index(case) % self.shards + 1
+
+    def missing_text(self, done: Collection[tuple[str, int]]) -> str | None:
+        """What is missing, in words; None where nothing is."""
+        missing = self.missing(done)
+        if not missing:
+            return None
+        text = f"{len(missing)} of {self.attempts} attempts have no result"
+        if self.shards > 1:
+            lacking = sorted({self.shard_of(case) for case, _ in missing})
+            shards = ", ".join(f"{number}/{self.shards}" for number in lacking)
+            text += f" (missing: shard {shards})" if len(lacking) == 1 else f" (missing: shards {shards})"
+        return text
+
+
+def suite_metadata(suite: RecordedSuite) -> dict[str, Any]:
+    """The suite as a run's metadata hold it."""
+    plan = {"name": suite.name, "repetitions": suite.repetitions, "shards": suite.shards}
+    return {"suite": plan, "settings": dict(suite.settings)}
+
+
+def recorded_suite(run: RunRecord) -> RecordedSuite | None:
+    """The suite that made the run; None for a run that no suite made."""
+    plan, settings = run.metadata.get("suite"), run.metadata.get("settings")
+    if not isinstance(plan, Mapping) or not isinstance(settings, Mapping):
+        return None
+    cases, repetitions, shards = settings.get("data.cases"), plan.get("repetitions"), plan.get("shards", 1)
+    if not isinstance(cases, Mapping) or not isinstance(repetitions, int) or not isinstance(shards, int):
+        return None
+    return RecordedSuite(
+        name=str(plan.get("name")), cases=tuple(cases), repetitions=repetitions, shards=shards, settings=settings
+    )
