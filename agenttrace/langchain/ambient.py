@@ -32,9 +32,7 @@ class AmbientSpan(trace.Span):
         self.outer = outer
         self.saved: otel_context.Context | None = saved
         self._run_key = run_key
-        self._context = trace.SpanContext(
-            step.trace_id, step.span_id, is_remote=False, trace_flags=trace.TraceFlags(step.traceparent_flags)
-        )
+        self._context: trace.SpanContext | None = None  # made when somebody asks: most steps are nobody's parent
 
     def is_current(self) -> bool:
         """Whether code that runs now runs inside the step, as far as LangChain's own context says.
@@ -59,7 +57,13 @@ class AmbientSpan(trace.Span):
 
     def get_span_context(self) -> trace.SpanContext:
         speaker = self._speaker()
-        return self._context if speaker is self else speaker.get_span_context()
+        if speaker is not self:
+            return speaker.get_span_context()
+        if self._context is None:
+            step = self.step
+            flags = trace.TraceFlags(step.traceparent_flags)
+            self._context = trace.SpanContext(step.trace_id, step.span_id, is_remote=False, trace_flags=flags)
+        return self._context
 
     def is_recording(self) -> bool:
         speaker = self._speaker()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from agenttrace.phases.attribution import attribute
 from agenttrace.phases.client_view import view_of
@@ -11,7 +12,7 @@ from agenttrace.phases.names import server_ttft_ns
 from agenttrace.phases.readers.registry import read_report
 from agenttrace.phases.server_report import ServerReport
 from agenttrace.records import PhaseTiming
-from agenttrace.steps import ModelCall, ToolCall
+from agenttrace.steps import ModelCall, State, ToolCall
 
 WAIT = "end of the model call that asked until the tool starts"
 RUN = "the tool's start to its end"
@@ -42,6 +43,12 @@ def split_phases(call: ModelCall) -> PhaseSplit:
     sum are counted once: entries with `included_in` not at all); a call without an end has unknown phases only.
     """
     report = _report_of(call)
+    if report is None and _only_its_length_is_known(call):
+        return _stretched(_unseen_call(call.state, call.is_streamed), (call.end_ns or 0) - call.start_ns)
+    return _split(call, report)
+
+
+def _split(call: ModelCall, report: ServerReport | None) -> PhaseSplit:
     reasoning = call.tokens.get("reasoning")
     if reasoning is None and report is not None:
         reasoning = report.tokens.reasoning
@@ -56,6 +63,46 @@ def split_phases(call: ModelCall) -> PhaseSplit:
         notes=divided.notes,
         rejected=believed.rejected,
     )
+
+
+UNIT_NS = 1_000_000_007
+"""The length of the call that stands for all of which nothing else is known."""
+
+
+def _only_its_length_is_known(call: ModelCall) -> bool:
+    if call.attempts or call.is_local or call.chunks or call.end_ns is None or call.end_ns <= call.start_ns:
+        return False
+    return call.first_reasoning_ns is None and call.first_content_ns is None and call.first_tool_ns is None
+
+
+@lru_cache(maxsize=32)
+def _unseen_call(state: State, is_streamed: bool) -> PhaseSplit:
+    """How a call of `UNIT_NS` divides of which only the length is known: like every other such call, so it is done once."""
+    call = ModelCall(
+        trace_id=1, span_id=1, parent_id=None, run_id="", kind="model", name="",
+        start_ns=0, end_ns=UNIT_NS, state=state, is_streamed=is_streamed,
+    )  # fmt: skip
+    return _split(call, None)
+
+
+def _stretched(split: PhaseSplit, e2e_ns: int) -> PhaseSplit:
+    def stretch(ns: int | None) -> int | None:
+        return e2e_ns if ns == UNIT_NS else ns
+
+    phases = tuple(
+        PhaseTiming(
+            name=phase.name,
+            ns=stretch(phase.ns),
+            low_ns=stretch(phase.low_ns),
+            high_ns=stretch(phase.high_ns),
+            source=phase.source,
+            method=phase.method,
+            definition=phase.definition,
+            included_in=phase.included_in,
+        )
+        for phase in split.phases
+    )
+    return PhaseSplit(phases=phases, notes=split.notes)
 
 
 def split_tool_phases(call: ToolCall) -> tuple[PhaseTiming, ...]:

@@ -28,7 +28,7 @@ HEADER_COUNTS: tuple[tuple[str, str, str | None], ...] = (
 
 def read_tokens(payload: Fields, headers: Mapping[str, str]) -> tuple[TokenCounts, tuple[str, ...]]:
     """The counts, and notes on what was contradictory. A count that is not there is None."""
-    for where, read in _SHAPES:
+    for where, read in _SHAPES if payload else ():
         fields = _at(payload, where)
         if fields and (tokens := read(fields)) != NO_COUNTS:
             return _consistent(tokens)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from agenttrace.phases.split import split_phases, split_tool_phases
+from agenttrace.phases.split import _split, split_phases, split_tool_phases
+from agenttrace.steps import State
 from tests.phases.builders import (
     LLAMACPP,
     OLLAMA,
@@ -224,3 +225,13 @@ def test_several_answers_in_one_call() -> None:
     """A call with more than one answered request says that the report is the last one's."""
     split = split_phases(a_call(attempts=(an_attempt(0.0, 1.0), an_attempt(1.0, 6.0, report=LLAMACPP))))
     assert any("2 requests were answered" in note for note in split.notes)
+
+
+@pytest.mark.parametrize("is_streamed", [False, True])
+@pytest.mark.parametrize("state", get_args(State))
+@pytest.mark.parametrize("e2e", [1e-9, 0.25, 6.0])
+def test_a_call_of_known_length_only(state: State, is_streamed: bool, e2e: float) -> None:
+    """A call of which only the length is known divides as the whole algorithm divides it, at every length and end."""
+    call = a_call(e2e, state=state, is_streamed=is_streamed)
+    assert split_phases(call) == _split(call, None)
+    assert counted_ns(split_phases(call).phases) == round(e2e * SECOND)
