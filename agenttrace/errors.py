@@ -166,6 +166,11 @@ class EndpointUnreachable(ExportError):
 
     slug = "endpoint-unreachable"
 
+    def __init__(self, message: str, retry_after_s: float = 0.0) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+        """How long the endpoint asked to be left alone; zero where it did not ask."""
+
 
 class EndpointRefused(ExportError):
     """The endpoint answered, and does not take these spans."""

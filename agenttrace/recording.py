@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import secrets
 import sys
@@ -18,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from agenttrace import clock
+from agenttrace.errors import AgentTraceError
+from agenttrace.export.destinations import OTLP_ENDPOINT
 from agenttrace.langchain.handler import CallbackHandler
 from agenttrace.langchain.hook import register_hook
 from agenttrace.langchain.open_steps import OpenSteps
@@ -84,6 +87,9 @@ class AgentTraceHandler(CallbackHandler):
         exporter: An OpenTelemetry exporter that gets every finished span too, off the agent's thread.
         transport: Whether to watch the HTTP requests of model calls, which is where servers report their timings.
             `AGENTTRACE_TRANSPORT=off` switches it off everywhere.
+        export: Where every finished step is sent too while the agent runs: `phoenix`, `arize-ax`, `otlp`, or the address
+            of an OTLP endpoint. By default `$AGENTTRACE_OTLP_ENDPOINT`, if it is set. Raises `UsageError` where the
+            destination lacks an address or a key, and `MissingExtra` where the encoder is not installed.
 
     What cannot be recorded never reaches the agent: it is counted, and `agenttrace doctor` shows the count.
     """
@@ -94,12 +100,15 @@ class AgentTraceHandler(CallbackHandler):
         *,
         exporter: SpanExporter | None = None,
         transport: bool = True,
+        export: str | None = None,
     ) -> None:
         super().__init__(_steps, transport=transport and os.environ.get("AGENTTRACE_TRANSPORT", "on") != "off")
         self._store = None if store is None else store_path(store)
         self._default_store = store_path(store)
         if exporter is not None:
             _writer(self._default_store).add_exporter(exporter)
+        if export is not None:
+            _follow(_writer(self._default_store), export)
 
     @property
     def sink(self) -> StepSink:
@@ -188,9 +197,30 @@ def _writer(store: Path) -> Writer:
         with _writers_lock:
             writer = _writers.get(store)
             if writer is None:
-                writer = _writers[store] = Writer(Layout(store), _runs)
+                writer = Writer(Layout(store), _runs)
+                if os.environ.get(OTLP_ENDPOINT):
+                    _follow_environment(writer)
+                _writers[store] = writer
                 atexit.register(writer.close)
     return writer
+
+
+def _follow(writer: Writer, export: str) -> None:
+    """Send what the writer records on to a destination, by its name or its address."""
+    from agenttrace.export.destinations import KINDS, destination
+    from agenttrace.export.live import LiveExport
+
+    kind = next((kind for kind in KINDS if kind == export), None)
+    place = destination(kind) if kind else destination("otlp", endpoint=export)
+    writer.add_follower(LiveExport(place, lambda confirmed: writer.put(lambda: confirmed)))
+
+
+def _follow_environment(writer: Writer) -> None:
+    """As the environment asks. A wrong variable must not keep an agent from running."""
+    try:
+        _follow(writer, "otlp")
+    except AgentTraceError as error:
+        logging.getLogger("agenttrace").warning("agenttrace sends nothing on: %s", error)
 
 
 def _new_run(name: str, **fields: Any) -> RunRecord:

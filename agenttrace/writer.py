@@ -8,15 +8,15 @@ import os
 import threading
 import weakref
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from agenttrace import clock
 from agenttrace.errors import AgentTraceError
-from agenttrace.records import CaptureCounters, RunRecord, SpanRecord
+from agenttrace.records import CaptureCounters, ExportRecord, RunRecord, SpanRecord
 from agenttrace.spans.record import span_record
 from agenttrace.spans.redaction import scrub_lines, scrub_record
 from agenttrace.steps import Step
@@ -24,16 +24,27 @@ from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name
 from agenttrace.store.layout import Layout
 from agenttrace.store.results import ResultRecord, result_row
-from agenttrace.store.rows import Row, counters_row, row_line, run_row, span_row, start_row
+from agenttrace.store.rows import Row, counters_row, export_row, row_line, run_row, span_row, start_row
 from agenttrace.transport.observing import tap_faults
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
-Item: TypeAlias = Callable[[], "Step | RunRecord | RunResult | None"]
+Item: TypeAlias = Callable[[], "Step | RunRecord | RunResult | ExportRecord | None"]
 
 Watcher: TypeAlias = Callable[[SpanRecord], None]
 """Is told of every finished step, on the writer's thread, once it is in the journal. Returns at once and never raises."""
+
+
+class Follower(Protocol):
+    """Gets every finished step after the journal has it, off the agent's thread. Must not wait."""
+
+    destination: str
+
+    def take(self, spans: Sequence[SpanRecord]) -> None: ...
+    def close(self) -> None: ...
+    def start_afresh(self) -> None: ...
+
 
 FLUSH_S = 0.02
 """How long the writer lets facts gather before it takes them: with building and writing, under 50 ms in all."""
@@ -65,6 +76,7 @@ class Writer:
         self._runs = runs
         self._exporters: list[SpanExporter] = []
         self._watchers: list[Watcher] = []
+        self._followers: list[Follower] = []
         self._start_afresh()
         if hasattr(os, "register_at_fork"):
             self_reference = weakref.ref(self)
@@ -134,6 +146,11 @@ class Writer:
     def remove_watcher(self, watcher: Watcher) -> None:
         self._watchers.remove(watcher)
 
+    def add_follower(self, follower: Follower) -> None:
+        """Let a follower have what is finished from now on; a second one to the same destination is not added."""
+        if all(known.destination != follower.destination for known in self._followers):
+            self._followers.append(follower)
+
     def flush(self, timeout_s: float = 5.0) -> None:
         """Wait until all that was put before is written, at most `timeout_s`."""
         wanted = self._taken + len(self._queue)
@@ -148,6 +165,8 @@ class Writer:
         if self._thread is not None:
             self._thread.join(timeout=5.0)
         self._finish()
+        for follower in self._followers:
+            follower.close()
 
     def _finish(self) -> None:
         if self._thread is None or not self._thread.is_alive():
@@ -200,8 +219,11 @@ class Writer:
             self._queue.popleft()
         self._taken += len(facts)
 
-    def _add(self, item: Step | RunRecord | RunResult | None, spans: list[SpanRecord]) -> None:
+    def _add(self, item: Step | RunRecord | RunResult | ExportRecord | None, spans: list[SpanRecord]) -> None:
         if item is None:
+            return
+        if isinstance(item, ExportRecord):
+            self._rows.append(export_row(item))
             return
         if isinstance(item, RunRecord):
             self._known_runs.add(item.run_id)
@@ -257,19 +279,26 @@ class Writer:
         self._known_runs.clear()
 
     def _export(self, spans: list[SpanRecord]) -> None:
-        if not self._exporters or not spans:
+        if not spans or not (self._exporters or self._followers):
             return
+        try:
+            clean = [scrub_record(span) for span in spans]
+            for follower in self._followers:
+                follower.take(clean)
+            if self._exporters:
+                self._to_exporters(clean)
+        except Exception as error:
+            self.count_error(error)
+
+    def _to_exporters(self, spans: Sequence[SpanRecord]) -> None:
         from opentelemetry.sdk.resources import Resource
 
         from agenttrace.spans.otel import readable_spans
 
         resource = Resource.create({"service.name": "agenttrace"})
-        try:
-            batch = [readable for span in spans for readable in readable_spans(scrub_record(span), resource)]
-            for exporter in self._exporters:
-                exporter.export(batch)
-        except Exception as error:
-            self.count_error(error)
+        batch = [readable for span in spans for readable in readable_spans(span, resource)]
+        for exporter in self._exporters:
+            exporter.export(batch)
 
     def _counters(self) -> CaptureCounters:
         faults, last_fault = tap_faults()
@@ -287,6 +316,8 @@ def _after_fork(writer: Writer | None) -> None:
         if writer._journal is not None:
             writer._journal.abandon()
         writer._start_afresh()
+        for follower in writer._followers:
+            follower.start_afresh()
 
 
 def _close_with_worker(writer: Writer) -> None:

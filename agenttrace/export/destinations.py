@@ -80,6 +80,10 @@ def destination(
     all_headers = own | given
     if not found:
         raise UsageError(f"No endpoint was named. Give one: --endpoint http://127.0.0.1:4318, or set ${OTLP_ENDPOINT}.")
+    if "://" not in found and ":" not in found:
+        raise UsageError(
+            f"'{found}' is no destination. Name one of {', '.join(KINDS)}, or an address like http://127.0.0.1:4318."
+        )
     missing = [name for name, value in all_headers.items() if not value]
     if missing:
         variables = " and ".join(f"$ARIZE_{name.upper()}" for name in missing)

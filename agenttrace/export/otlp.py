@@ -118,7 +118,7 @@ def send_spans(
         EndpointRefused: the endpoint does not take them, and says why.
         MissingExtra: the encoder is not installed.
     """
-    encode = _encoder()
+    encode = require_encoder()
     resource = Resource({SERVICE: project or "agenttrace"} | ({PROJECT: project, MODEL_ID: project} if project else {}))
     steps = span_count = requests = sent_bytes = rejected = 0
     reason = ""
@@ -142,7 +142,8 @@ def send_spans(
     )
 
 
-def _encoder() -> Encoder:
+def require_encoder() -> Encoder:
+    """What turns spans into a request. Raises `MissingExtra` where it is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
     except ModuleNotFoundError as error:
@@ -212,7 +213,7 @@ class _Client:
                     raise EndpointRefused(_refusal(self.url, answer, len(body)))
             wait_s = max(delay_s, _retry_after_s(answer))
             if clock.monotonic_ns() + int(wait_s * 1e9) > deadline_ns:
-                raise EndpointUnreachable(_unreachable(self.url, answer, self._patience_s))
+                raise EndpointUnreachable(_unreachable(self.url, answer, self._patience_s), _retry_after_s(answer))
             time.sleep(wait_s)
             delay_s = min(delay_s * 2, LONGEST_DELAY_S)
 
@@ -259,7 +260,7 @@ def _retry_after_s(answer: _Answer | Exception) -> float:
 
 
 def _unreachable(url: str, answer: _Answer | Exception, patience_s: float) -> str:
-    tried = f"tried for {patience_s:g} s"
+    tried = f"tried for {patience_s:g} s" if patience_s else "tried once"
     if isinstance(answer, _Answer):
         wait_s = _retry_after_s(answer)
         asked = f", and to be tried again in {wait_s:.0f} s" if wait_s > 0 else ""
