@@ -24,7 +24,9 @@ from agenttrace.export.destinations import OTLP_ENDPOINT
 from agenttrace.langchain.handler import CallbackHandler
 from agenttrace.langchain.hook import register_hook
 from agenttrace.langchain.open_steps import OpenSteps
+from agenttrace.policy import DEFAULT, Content, RecordingPolicy, recording_policy
 from agenttrace.records import RunRecord
+from agenttrace.spans.content_policy import Redact
 from agenttrace.steps import JSON, StepSink
 from agenttrace.store.journal import process_name
 from agenttrace.store.layout import Layout, store_path
@@ -41,6 +43,8 @@ _steps = OpenSteps()
 _writers: dict[Path, Writer] = {}
 _writers_lock = threading.Lock()
 _runs: OrderedDict[str, RunRecord] = OrderedDict()
+_policies: dict[str, RecordingPolicy] = {}
+"""By run, what is recorded of it, where that is not everything."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +78,8 @@ class Recording:
 _recording: ContextVar[Recording | None] = ContextVar("agenttrace_recording", default=None)
 _hook: ContextVar[CallbackHandler | None] = ContextVar("agenttrace_hook", default=None)
 _installed: list[CallbackHandler] = []
-_process_run: list[str] = []
+_process_runs: dict[RecordingPolicy, str] = {}
+_tightened_runs: list[str] = []
 _process_run_name: list[str] = []
 
 
@@ -90,6 +95,15 @@ class AgentTraceHandler(CallbackHandler):
         export: Where every finished step is sent too while the agent runs: `phoenix`, `arize-ax`, `otlp`, or the address
             of an OTLP endpoint. By default `$AGENTTRACE_OTLP_ENDPOINT`, if it is set. Raises `UsageError` where the
             destination lacks an address or a key, and `MissingExtra` where the encoder is not installed.
+        sample: The share of traces that is kept, from 0 to 1; those with an error and slow ones are always kept.
+        slow_s: From how many seconds on a trace is slow.
+        content: What is kept of inputs, outputs, arguments and prompts: `full`, `hashes` or `off` for all of them, or a
+            mapping of these.
+        redact: A function that is given each text, off the agent's thread, and returns what may be kept of it.
+        payload_limit: How many characters of one text, and items of one list, are kept.
+
+    Each of the last five has an environment variable (docs/recording.md). Inside `record()`, its sampling counts, and of
+    its content policy and the handler's the stricter.
 
     What cannot be recorded never reaches the agent: it is counted, and `agenttrace doctor` shows the count.
     """
@@ -101,7 +115,15 @@ class AgentTraceHandler(CallbackHandler):
         exporter: SpanExporter | None = None,
         transport: bool = True,
         export: str | None = None,
+        sample: float | None = None,
+        slow_s: float | None = None,
+        content: Content | None = None,
+        redact: Redact | None = None,
+        payload_limit: int | None = None,
     ) -> None:
+        self._policy = recording_policy(
+            sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit
+        )
         super().__init__(_steps, transport=transport and os.environ.get("AGENTTRACE_TRANSPORT", "on") != "off")
         self._store = None if store is None else store_path(store)
         self._default_store = store_path(store)
@@ -123,7 +145,22 @@ class AgentTraceHandler(CallbackHandler):
 
     def current_run(self) -> str:
         recording = _recording.get()
-        return recording.run_id if recording is not None else _unnamed_run()
+        if recording is None:
+            return _unnamed_run(self._policy)
+        self.joins(recording.run_id)
+        return recording.run_id
+
+    def joins(self, run_id: str) -> None:
+        """Of all policies that take part in a run the strictest holds, from now on and for every store."""
+        policy = _policies.get(run_id, DEFAULT)
+        tightened = policy.tightened(self._policy)
+        if tightened is not policy:
+            _policies[run_id] = tightened
+            if _process_runs.get(policy) == run_id:
+                _tightened_runs.append(_process_runs.pop(policy))  # what follows under the old policy is another run
+            for writer in list(_writers.values()):
+                if writer.knows(run_id):
+                    writer.put(partial(_itself, _runs[run_id]))
 
 
 @contextmanager
@@ -135,27 +172,39 @@ def record(
     metadata: Mapping[str, JSON] | None = None,
     session: str | None = None,
     user: str | None = None,
+    sample: float | None = None,
+    slow_s: float | None = None,
+    content: Content | None = None,
+    redact: Redact | None = None,
+    payload_limit: int | None = None,
 ) -> Iterator[Recording]:
     """Record every LangChain call made inside as one run, with or without a handler; a handler given too doubles nothing.
 
     The run is in the store when the block ends, also after an exception. What started inside and ends later still
-    belongs to it.
+    belongs to it. `tags`, `metadata`, `session` and `user` are kept with each of its traces; what a call's own config says
+    wins. The last five are those of `AgentTraceHandler`.
     """
-    run = _new_run(name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
-    with record_run(run, store) as recording:
+    policy = recording_policy(sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit)
+    run = _new_run(policy, name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
+    with record_run(run, store, policy=policy) as recording:
         yield recording
 
 
 @contextmanager
-def record_run(run: RunRecord, store: str | os.PathLike[str] | None = None) -> Iterator[Recording]:
-    """Record into a run that its caller has made, which may be one that an earlier process began."""
-    _remember_run(run)
+def record_run(
+    run: RunRecord, store: str | os.PathLike[str] | None = None, *, policy: RecordingPolicy | None = None
+) -> Iterator[Recording]:
+    """Record into a run that its caller has made, which may be one that an earlier process began.
+
+    Without a policy the environment's holds, but for sampling: whoever judges attempts wants each of them.
+    """
+    _remember_run(run, recording_policy(sample=1.0) if policy is None else policy)
     recording = Recording(run.run_id, run.name, store_path(store))
     writer = _writer(recording.store)
     writer.put(partial(_itself, run))
     register_hook(_hooked_handler)
     recording_token = _recording.set(recording)
-    hook_token = _hook.set(_hook.get() or AgentTraceHandler())
+    hook_token = _hook.set(_hook.get() or AgentTraceHandler(sample=1.0, content="full"))
     try:
         yield recording
     finally:
@@ -166,9 +215,19 @@ def record_run(run: RunRecord, store: str | os.PathLike[str] | None = None) -> I
         writer.flush()
 
 
-def install(store: str | os.PathLike[str] | None = None) -> AgentTraceHandler:
+def install(
+    store: str | os.PathLike[str] | None = None,
+    *,
+    sample: float | None = None,
+    slow_s: float | None = None,
+    content: Content | None = None,
+    redact: Redact | None = None,
+    payload_limit: int | None = None,
+) -> AgentTraceHandler:
     """Record every LangChain run of this process from now on, without touching the code that makes them."""
-    handler = AgentTraceHandler(store)
+    handler = AgentTraceHandler(
+        store, sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit
+    )
     _installed[:] = [handler]
     register_hook(_hooked_handler)
     return handler
@@ -197,7 +256,7 @@ def _writer(store: Path) -> Writer:
         with _writers_lock:
             writer = _writers.get(store)
             if writer is None:
-                writer = Writer(Layout(store), _runs)
+                writer = Writer(Layout(store), _runs, _policies)
                 if os.environ.get(OTLP_ENDPOINT):
                     _follow_environment(writer)
                 _writers[store] = writer
@@ -223,25 +282,31 @@ def _follow_environment(writer: Writer) -> None:
         logging.getLogger("agenttrace").warning("agenttrace sends nothing on: %s", error)
 
 
-def _new_run(name: str, **fields: Any) -> RunRecord:
+def _new_run(policy: RecordingPolicy, name: str, **fields: Any) -> RunRecord:
     run = RunRecord(run_id=secrets.token_hex(8), name=name, start_ns=clock.wall_ns(), process=process_name(), **fields)
-    _remember_run(run)
+    _remember_run(run, policy)
     return run
 
 
-def _remember_run(run: RunRecord) -> None:
+def _remember_run(run: RunRecord, policy: RecordingPolicy) -> None:
+    if policy != DEFAULT:
+        _policies[run.run_id] = policy
     _runs[run.run_id] = run
     if len(_runs) > REMEMBERED_RUNS:
-        _runs.popitem(last=False)
+        forgotten, _ = _runs.popitem(last=False)
+        _policies.pop(forgotten, None)
 
 
-def _unnamed_run() -> str:
-    """The one run of a process that records without `record()`, named after its script."""
-    if not _process_run:
+def _unnamed_run(policy: RecordingPolicy) -> str:
+    """The run of a process that records without `record()`, named after its script; one for each policy."""
+    if policy not in _process_runs:
         script = Path(sys.argv[0]).stem if sys.argv and sys.argv[0] not in ("", "-c", "-m") else ""
-        _process_run.append(_new_run((_process_run_name or [script])[0] or "python").run_id)
-        atexit.register(_end_process_run)  # after the writers' own exit handlers were registered, so before they run
-    return _process_run[0]
+        if not _process_runs and not _tightened_runs:
+            atexit.register(
+                _end_process_runs
+            )  # after the writers' own exit handlers were registered, so before they run
+        _process_runs[policy] = _new_run(policy, (_process_run_name or [script])[0] or "python").run_id
+    return _process_runs[policy]
 
 
 def name_process_run(name: str) -> None:
@@ -259,13 +324,18 @@ def lost() -> int:
     return sum(writer.dropped for writer in _writers.values())
 
 
-def _end_process_run() -> None:
+def _end_process_runs() -> None:
     flush()
-    for run_id in _process_run:
+    for run_id in (*_process_runs.values(), *_tightened_runs):
         ended = _runs[run_id] = replace(_runs[run_id], end_ns=clock.wall_ns())
         for writer in _writers.values():
             if writer.knows(run_id):
                 writer.put(partial(_itself, ended))
+
+
+def _forget_process_runs() -> None:
+    _process_runs.clear()
+    _tightened_runs.clear()
 
 
 def _itself(run: RunRecord) -> RunRecord:
@@ -275,4 +345,4 @@ def _itself(run: RunRecord) -> RunRecord:
 
 if hasattr(os, "register_at_fork"):
     # A child is a run of its own, except under `agenttrace run`, where the program is the run.
-    os.register_at_fork(after_in_child=lambda: None if _process_run_name else _process_run.clear())
+    os.register_at_fork(after_in_child=lambda: None if _process_run_name else _forget_process_runs())

@@ -162,6 +162,9 @@ class SpanRecord:
     """Of an interrupted graph: the checkpoint where it paused."""
     resumed_from: str | None = None
     """The checkpoint that the graph went on from: another trace paused there."""
+    session: str | None = None
+    """The conversation it belongs to: `session_id` or `thread_id` of its config, else that of `record()`."""
+    user: str | None = None
 
     @property
     def duration_ns(self) -> int | None:
@@ -191,6 +194,10 @@ class RunRecord:
     user: str | None = None
     process: str | None = None
     """`host:pid` of the process that opened it; None for an imported run."""
+    policy: Mapping[str, JSON] = field(default_factory=dict)
+    """What was kept of content and of traces; empty where everything was."""
+    sampled_out: int | None = None
+    """Traces that sampling did not keep; None where nothing was sampled."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -219,6 +226,10 @@ class TraceSummary:
     usage: Usage
     cost_usd: float | None = None
     resumes: str | None = None
+    session: str | None = None
+    user: str | None = None
+    tags: tuple[str, ...] = ()
+    metadata: Mapping[str, JSON] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

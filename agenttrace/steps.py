@@ -123,6 +123,8 @@ class OpenStep:
     """Of a graph that was interrupted: the checkpoint where it paused."""
     resumed_from: str | None = None
     """Of a graph that goes on after an interrupt: the checkpoint where it had paused."""
+    labels: Mapping[str, JSON] | None = None
+    """Of a root: what the config says of session and user, where only steps below the root are told."""
 
     @property
     def parent_id(self) -> int | None:
@@ -181,6 +183,8 @@ class Step:
     """(name, nanoseconds since 1970, data)."""
     paused_at: str | None = None
     resumed_from: str | None = None
+    is_root: bool = False
+    """Whether the agent's invocation begins here; a user's own span may be around it."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -7,17 +7,21 @@ import multiprocessing.util
 import os
 import threading
 import weakref
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
 from agenttrace import clock
 from agenttrace.errors import AgentTraceError
+from agenttrace.policy import RecordingPolicy, quiet_ns
 from agenttrace.records import CaptureCounters, ExportRecord, RunRecord, SpanRecord
-from agenttrace.spans.record import span_record
+from agenttrace.sampling import TraceSampler
+from agenttrace.spans.content_policy import ContentFilter, ContentPolicy
+from agenttrace.spans.record import of_run, span_record
 from agenttrace.spans.redaction import scrub_lines, scrub_record
 from agenttrace.steps import Step
 from agenttrace.store.content import ContentWriter
@@ -57,6 +61,11 @@ MAX_QUEUE = 100_000
 
 MAX_BATCH = 2_000
 
+RECORDS = ("runs", "spans", "span_starts")
+"""Tables whose rows are counted when they are lost; the others are parts of these."""
+
+MAX_FILTERS = 64
+
 log = logging.getLogger("agenttrace")
 
 
@@ -71,9 +80,16 @@ class RunResult:
 class Writer:
     """A `StepSink` that records into one store. `put` appends to a queue; one thread does the rest."""
 
-    def __init__(self, layout: Layout, runs: Mapping[str, RunRecord]) -> None:
+    def __init__(
+        self,
+        layout: Layout,
+        runs: Mapping[str, RunRecord],
+        policies: Mapping[str, RecordingPolicy] = MappingProxyType({}),
+    ) -> None:
         self._layout = layout
         self._runs = runs
+        self._policies = policies  # by run id; a run that is not named keeps everything
+        self._quiet_ns = quiet_ns()
         self._exporters: list[SpanExporter] = []
         self._watchers: list[Watcher] = []
         self._followers: list[Follower] = []
@@ -105,7 +121,11 @@ class Writer:
         self._dropped = 0
         self._last_error: str | None = None
         self._counted: tuple[int, int] | None = None
+        self._refused = False
+        self._last_refusal: str | None = None
         self._taken = 0
+        self._filters: OrderedDict[ContentPolicy, ContentFilter] = OrderedDict()
+        self._sampler = TraceSampler()
 
     def put(self, fact: Item) -> None:
         if len(self._queue) >= MAX_QUEUE:
@@ -172,6 +192,7 @@ class Writer:
         if self._thread is None or not self._thread.is_alive():
             while self._queue:
                 self._write_batch()
+            self._keep(list(self._sampler.rest()))
             if self._journal:
                 self._journal.seal()
 
@@ -194,6 +215,7 @@ class Writer:
                 gather.wait(FLUSH_S)
             while self._queue:
                 self._write_batch()
+            self._look()
             if self._journal:
                 self._journal.seal_if_due()
             with self._idle:
@@ -204,16 +226,19 @@ class Writer:
             self._forget()  # the store was deleted or moved: what follows goes into a new one
         facts = list(islice(self._queue, MAX_BATCH))
         spans: list[SpanRecord] = []
-        for fact in facts:
-            try:
-                self._add(fact(), spans)
-            except Exception as error:
-                self.count_error(error)
-        self._append()
-        for watcher in tuple(self._watchers):
-            for span in spans:
-                watcher(span)
-        self._export(spans)
+        if self._is_refused() and not self._exporters:
+            self._dropped += len(facts)  # not built either: a disk that refuses must not cost the agent
+        else:
+            for fact in facts:
+                try:
+                    self._add(fact(), spans)
+                except Exception as error:
+                    self.count_error(error)
+            self._append()
+            for watcher in tuple(self._watchers):
+                for span in spans:
+                    watcher(span)
+            self._export(spans)
         # Only now: whoever waits for the queue to be empty waits for the disk.
         for _ in facts:
             self._queue.popleft()
@@ -226,27 +251,82 @@ class Writer:
             self._rows.append(export_row(item))
             return
         if isinstance(item, RunRecord):
-            self._known_runs.add(item.run_id)
-            self._rows.append(run_row(item))
+            self._add_run(item)
             return
         if isinstance(item, RunResult):
             self._rows.append(result_row(item.run_id, item.result, self._content))
             return
         if item.run_id not in self._known_runs and item.run_id in self._runs:
-            self._known_runs.add(item.run_id)
-            self._rows.append(run_row(self._runs[item.run_id]))
-        span = span_record(item)
+            self._add_run(self._runs[item.run_id])
+        policy = self._policies.get(item.run_id)
+        if policy is None or policy.sample >= 1:
+            self._add_step(item, policy, spans)
+            return
+        kept = self._sampler.admit(
+            item, share=policy.sample, slow_ns=round(policy.slow_s * 1e9), now=clock.monotonic_ns()
+        )
+        for step in kept:
+            self._add_step(step, policy, spans)
+
+    def _add_run(self, run: RunRecord) -> None:
+        self._known_runs.add(run.run_id)
+        policy = self._policies.get(run.run_id)
+        if policy is not None:
+            left_out = self._sampler.left_out.get(run.run_id, 0)
+            self._sampler.untold.discard(run.run_id)
+            run = replace(run, policy=policy.described(), sampled_out=left_out if policy.sample < 1 else None)
+            run = self._filter(policy.content).run(run)
+        self._rows.append(run_row(run))
+
+    def _add_step(self, step: Step, policy: RecordingPolicy | None, spans: list[SpanRecord]) -> None:
+        span = span_record(step)
+        if step.is_root and (run := self._runs.get(step.run_id)) is not None and _labels_traces(run):
+            span = of_run(span, run)
+        if policy is not None:
+            span = self._filter(policy.content).span(span)
         if span.end_ns is None:
             self._rows.append(start_row(span, self._content))
             return
         self._rows.append(span_row(span, self._content))
         spans.append(span)
 
+    def _filter(self, policy: ContentPolicy) -> ContentFilter:
+        known = self._filters.get(policy)
+        if known is None:
+            known = self._filters[policy] = ContentFilter(policy, self.count_error)
+            if len(self._filters) > MAX_FILTERS:
+                self._filters.popitem(last=False)
+        return known
+
+    def _look(self) -> None:
+        """What nobody tells: traces that time has decided, counts that are not on disk yet."""
+        if len(self._sampler) or self._sampler.untold:
+            now = clock.monotonic_ns()
+            self._keep(self._sampler.look(wall=clock.wall_ns(), now=now, quiet_ns=self._quiet_ns))
+        elif self._counts_are_behind():
+            self._append()
+
+    def _keep(self, steps: Sequence[Step]) -> None:
+        spans: list[SpanRecord] = []
+        for step in steps:
+            try:
+                self._add_step(step, self._policies.get(step.run_id), spans)
+            except Exception as error:
+                self.count_error(error)
+        for run_id in list(self._sampler.untold):
+            self._sampler.untold.discard(run_id)
+            if run_id in self._runs:
+                self._add_run(self._runs[run_id])
+        if self._rows or self._counts_are_behind():
+            self._append()
+        self._export(spans)
+
     def _append(self) -> None:
-        counted = (self._capture_errors + tap_faults()[0], self._dropped)
+        counted = self._counts()
+        rows = len(self._rows)
         if counted != self._counted:
-            self._counted = counted
             self._rows.append(counters_row(self._counters(), clock.wall_ns()))
+        lost = sum(row["r"] in RECORDS for row in self._rows[:rows])
         lines = []
         for row in self._rows:
             try:
@@ -260,14 +340,31 @@ class Writer:
                 self._layout.create()
                 self._journal = Journal(self._layout.journal, self._process)
             self._journal.append(lines)
+            self._counted, self._refused = counted, False
         except (OSError, AgentTraceError) as error:
-            self._lost(lines, error)
+            self._lost(lost, error)
 
-    def _lost(self, lines: list[bytes], error: Exception) -> None:
-        self._dropped += len(lines)
-        self._last_error = str(error)
+    def _counts(self) -> tuple[int, int]:
+        return self._capture_errors + tap_faults()[0], self._dropped
+
+    def _counts_are_behind(self) -> bool:
+        """Whether something was lost that the store has not been told; a store that nothing was lost for waits for steps."""
+        counts = self._counts()
+        return counts != self._counted and counts != (0, 0)
+
+    def _is_refused(self) -> bool:
+        """Whether the disk still refuses, asked with the line that says what was lost so far."""
+        if self._refused:
+            self._append()
+        return self._refused
+
+    def _lost(self, records: int, error: Exception) -> None:
+        is_first = self._last_refusal is None
+        self._dropped += records
+        self._last_error = self._last_refusal = str(error)
+        self._refused = True
         self._forget()
-        if self._dropped == len(lines):
+        if is_first:
             log.warning("agenttrace cannot write to %s (%s). The agent goes on untraced.", self._layout.folder, error)
 
     def _forget(self) -> None:
@@ -308,6 +405,10 @@ class Writer:
             dropped=self._dropped,
             last_error=self._last_error or last_fault,
         )
+
+
+def _labels_traces(run: RunRecord) -> bool:
+    return bool(run.tags or run.metadata or run.session or run.user)
 
 
 def _after_fork(writer: Writer | None) -> None:

@@ -34,6 +34,9 @@ def list_traces(of_runs: bool, limit: int | None, as_json: bool, store: str | No
             _print_runs(opened.runs(wanted), limit, as_json)
         else:
             _print_traces(opened.traces(wanted), limit, as_json)
+        lost = sum(counter.dropped for counter in opened.counters())
+    if lost:
+        click.echo(f"{lost} records could not be kept. 'agenttrace doctor' says why.", err=True)
 
 
 def _print_traces(traces: Sequence[TraceSummary], limit: int | None, as_json: bool) -> None:

@@ -72,6 +72,8 @@ def run_from_json(value: object) -> RunRecord:
         session=fields.text_or_none("session"),
         user=fields.text_or_none("user"),
         process=fields.text_or_none("process"),
+        policy=fields.object("policy").items(Fields.json),
+        sampled_out=fields.integer_or_none("sampled_out"),
     )
     _require_order(run.start_ns, run.end_ns)
     return run
@@ -101,6 +103,8 @@ def span_json(span: SpanRecord) -> Object:
         "usage": {name: getattr(span.usage, name) for name in Usage.__dataclass_fields__} if span.usage else None,
         "metadata": dict(span.metadata),
         "tags": list(span.tags),
+        "session": span.session,
+        "user": span.user,
         "phases": {phase.name: _phase_json(phase) for phase in span.phases},
         "server_parts_s": {name: _seconds(ns) for name, ns in span.server_parts_ns.items()},
         "marks": _marks_json(span.marks) if span.marks else None,
@@ -159,6 +163,8 @@ def span_from_json(value: object) -> SpanRecord:
         usage=fields.made_of("usage", _usage),
         metadata=fields.object("metadata").items(Fields.json),
         tags=fields.texts("tags"),
+        session=fields.text_or_none("session"),
+        user=fields.text_or_none("user"),
         phases=tuple(fields.object("phases").items(_phase).values()),
         server_parts_ns=fields.object("server_parts_s").items(Fields.nanoseconds),
         marks=fields.made_of("marks", _marks),

@@ -107,6 +107,14 @@ def running_step_key() -> int | None:
     return None if parent is None else int(parent.int)
 
 
+def configured(names: Sequence[str]) -> Mapping[str, Any]:
+    """What the config of the chain that runs here says under these names: LangGraph tells a callback `thread_id` only."""
+    config_module = sys.modules.get("langchain_core.runnables.config")
+    config = None if config_module is None else config_module.var_child_runnable_config.get()
+    configurable = (config.get("configurable") if config else None) or {}
+    return {name: configurable[name] for name in names if configurable.get(name) is not None}
+
+
 def surrounding_span() -> trace.Span:
     """The span around a step that starts now: the innermost one that is still current, ours or the user's.
 
@@ -135,4 +143,4 @@ def leave(proxy: AmbientSpan) -> None:
     proxy.saved = None
 
 
-__all__: Sequence[str] = ("AmbientSpan", "enter", "leave", "running_step_key", "surrounding_span")
+__all__: Sequence[str] = ("AmbientSpan", "configured", "enter", "leave", "running_step_key", "surrounding_span")

@@ -27,6 +27,8 @@ from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_t
 
 Callback = TypeVar("Callback", bound=Callable[..., Any])
 
+LABELS = ("session_id", "user_id", "thread_id")
+
 GRAPH_INTEGRATIONS = ("langgraph", "langchain_create_agent")
 
 STATES: Mapping[str, State] = {
@@ -82,6 +84,9 @@ class CallbackHandler(BaseCallbackHandler):
     def current_run(self) -> str:
         """The id of the run that a root starting now belongs to."""
         raise NotImplementedError
+
+    def joins(self, run_id: str) -> None:
+        """This handler records steps of a run that another one began."""
 
     @guarded
     def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[Any]], **kwargs: Any) -> None:
@@ -188,6 +193,7 @@ class CallbackHandler(BaseCallbackHandler):
         if known is not None:
             if sink not in known.sinks:  # another handler came first, for another store
                 known.sinks.append(sink)
+                self.joins(known.step.run_id)
                 sink.put(partial(build_start, known.step, known.start))
             return
         if kind == "model":
@@ -198,6 +204,8 @@ class CallbackHandler(BaseCallbackHandler):
         step = self._open_step(kind, _name(serialized, kwargs, kind), self._steps.parent(given), outer, metadata)
         if kind == "tool":
             step.asked_at = note_started(step, kwargs.get("tool_call_id"))
+        if kind in ("model", "tool"):
+            _note_labels(step)
         proxy = ambient.enter(step, run_id.int, outer, watch_transport=self._transport)
         self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], [], self._vanished.watch(run_id)))
         if kind == "model":
@@ -278,6 +286,15 @@ class CallbackHandler(BaseCallbackHandler):
         facts = EndFacts(clock.monotonic_ns(), state, text, events=tuple(entry.events))
         for sink in entry.sinks:
             sink.put_unnoticed(partial(build, entry.step, entry.start, facts))
+
+
+def _note_labels(step: OpenStep) -> None:
+    """Tell the root who its session and user are. Once a trace: a root that knows is not asked again."""
+    root = step
+    while root.parent is not None:
+        root = root.parent
+    if root is not step and root.labels is None:
+        root.labels = ambient.configured(LABELS)
 
 
 def _chain_kind(kwargs: Mapping[str, Any]) -> Kind:

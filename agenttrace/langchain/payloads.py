@@ -101,16 +101,17 @@ def _rendered(step: OpenStep, start: StartFacts) -> dict[str, Any]:
         "call_site": step.call_site,
         "attempt": _attempt_number(start.tags),
         "input": plain(start.payload),
-        "metadata": _metadata(start),
+        "metadata": _metadata(step, start),
         "tags": tuple(str(tag) for tag in start.tags),
+        "is_root": step.parent is None,
     }
 
 
-def _metadata(start: StartFacts) -> JSON:
-    """The metadata, with the batch's size where a call is one of several prompts."""
+def _metadata(step: OpenStep, start: StartFacts) -> JSON:
+    """The metadata, with the batch's size where a call is one of several prompts, and a root's session and user."""
     batch_size = start.extra.get("batch_size")
     more = {"batch_size": batch_size} if isinstance(batch_size, int) and batch_size > 1 else {}
-    return plain({**start.metadata, **more})
+    return plain({**(step.labels or {}), **start.metadata, **more})
 
 
 def error_text(error: BaseException) -> str:

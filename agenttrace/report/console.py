@@ -60,22 +60,24 @@ def put(drawing: RenderableType, console: Console) -> None:
 def draw_list(traces: Sequence[TraceSummary], *, width: int = 80) -> RenderableType:
     """Traces one a line, in the order given."""
     has_states = any(trace.state != "ok" for trace in traces)
+    labels = [name for name in ("session", "user") if width >= WIDE and any(getattr(trace, name) for trace in traces)]
     columns = [
         Column(title="trace"),
         Column(title="started"),
         Column(title="name", is_flexible=True),
         *([Column(title="run", is_flexible=True)] if width >= WIDE else []),
+        *(Column(title=name, is_flexible=True) for name in labels),
         *([Column(title="state")] if has_states else []),
         Column(title="took", is_number=True),
         Column(title="steps", is_number=True),
         Column(title="tokens", is_number=True),
     ]
-    drawn = table(columns, [_trace_row(trace, width, has_states) for trace in traces])
+    drawn = table(columns, [_trace_row(trace, width, has_states, labels) for trace in traces])
     drawn.width = width
     return drawn
 
 
-def _trace_row(trace: TraceSummary, width: int, has_states: bool) -> list[Text | str]:
+def _trace_row(trace: TraceSummary, width: int, has_states: bool, labels: Sequence[str]) -> list[Text | str]:
     usage = trace.usage
     tokens = " → ".join("?" if number is None else count(number) for number in (usage.input, usage.output))
     return [
@@ -83,6 +85,7 @@ def _trace_row(trace: TraceSummary, width: int, has_states: bool) -> list[Text |
         moment(trace.start_ns) if width >= WIDE else moment(trace.start_ns)[5:-3],
         visible(trace.name, limit=NAME_LIMIT),
         *([Text(visible(trace.run, limit=NAME_LIMIT), style="dim")] if width >= WIDE else []),
+        *(visible(getattr(trace, name) or "", limit=NAME_LIMIT) for name in labels),
         *([state_text(trace.state)] if has_states else []),
         NOTHING if trace.end_ns is None else duration(trace.end_ns - trace.start_ns),
         count(trace.spans),
@@ -132,7 +135,12 @@ def draw_trace(
     calls = [span for span in spans if span.kind == "model"]
     slowest = sorted(calls, key=lambda call: call.duration_ns or 0, reverse=True)[:SHOWN_CALLS]
     shown_calls = calls if show_all else [call for call in calls if call in slowest]
-    parts: list[RenderableType] = [*_heading(run, spans, summary), Text(""), draw_tree(shown, width=width)]
+    parts: list[RenderableType] = [
+        *_heading(run, spans, summary),
+        *_labels(run, spans),
+        Text(""),
+        draw_tree(shown, width=width),
+    ]
     if len(shown) < len(spans):
         parts.append(Text(f"{quantity(len(spans) - len(shown), 'shorter step')} not shown", style="dim"))
     parts += _failures(summary)
@@ -158,6 +166,35 @@ def _heading(run: RunRecord | None, spans: Sequence[SpanRecord], summary: RunSum
         f"{quantity(len(spans), 'step')}, {quantity(summary.model_calls, 'model call')} {duration(summary.model_ns)}, "
         f"{quantity(summary.tool_calls, 'tool call')} {duration(summary.tool_ns)}"
     )
+
+
+def _labels(run: RunRecord | None, spans: Sequence[SpanRecord]) -> Iterator[RenderableType]:
+    """Whose trace it is, and what was kept of its run."""
+    root = spans[0]
+    labels = [("session", root.session), ("user", root.user), ("tags", ", ".join(root.tags) or None)]
+    told = [f"{name} {visible(value, limit=60)}" for name, value in labels if value]
+    if told:
+        yield Text(", ".join(told), style="dim")
+    if run is not None and run.policy:
+        yield Text(policy_text(run), style="dim")
+
+
+def policy_text(run: RunRecord) -> str:
+    """What was recorded of a run that did not record everything."""
+    content = run.policy.get("content")
+    kept = (
+        [f"{name} {value}" for name, value in content.items() if value != "full"] if isinstance(content, dict) else []
+    )
+    parts = [f"kept of content: {visible(', '.join(kept), limit=120)}"] if kept else []
+    if run.policy.get("redact"):
+        parts.append("texts redacted")
+    limit = run.policy.get("payload_limit")
+    if isinstance(limit, int):
+        parts.append(f"texts cut at {quantity(limit, 'character')}")
+    share = run.policy.get("sample")
+    if isinstance(share, (int, float)) and share < 1:
+        parts.append(f"sampled at {share:g}: {quantity(run.sampled_out or 0, 'trace')} left out")
+    return "; ".join(parts)
 
 
 def _failures(summary: RunSummary) -> Iterator[RenderableType]:

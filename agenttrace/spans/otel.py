@@ -123,10 +123,10 @@ def _labels(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         yield semconv.ERROR_TYPE, span.error.type
     if span.notes:
         yield semconv.NOTES, span.notes
-    for key, names in ((semconv.SESSION, ("session_id", "thread_id")), (semconv.USER, ("user_id",))):
-        value = next((span.metadata[name] for name in names if span.metadata.get(name)), None)
-        if value is not None:
-            yield key, str(value)
+    if span.session is not None:
+        yield semconv.SESSION, span.session
+    if span.user is not None:
+        yield semconv.USER, span.user
 
 
 def _model(span: SpanRecord) -> Iterator[tuple[str, Value]]:

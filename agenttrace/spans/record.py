@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.phases.tokens import read_tokens
-from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, SpanRecord, Usage
+from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, RunRecord, SpanRecord, Usage
 from agenttrace.settings.capture import read_settings
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
 from agenttrace.transport.bodies import with_attempts
@@ -51,8 +52,25 @@ def span_record(step: Step) -> SpanRecord:
         error=error,
         paused_at=step.paused_at,
         resumed_from=step.resumed_from,
+        session=_label(step, "session_id", "thread_id"),
+        user=_label(step, "user_id"),
         **parts,
     )
+
+
+def of_run(span: SpanRecord, run: RunRecord) -> SpanRecord:
+    """A root with what `record()` was told; what the call's own config says wins."""
+    return replace(
+        span,
+        session=span.session or run.session,
+        user=span.user or run.user,
+        metadata={**run.metadata, **span.metadata},
+        tags=(*span.tags, *(f"{name}={value}" for name, value in run.tags.items())),
+    )
+
+
+def _label(step: Step, *names: str) -> str | None:
+    return next((str(step.metadata[name]) for name in names if step.metadata.get(name) is not None), None)
 
 
 def _model_parts(call: ModelCall) -> dict[str, Any]:

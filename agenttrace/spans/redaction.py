@@ -15,9 +15,9 @@ from agenttrace.records import SpanRecord
 from agenttrace.steps import JSON
 
 SECRET_KEY = re.compile(
-    r"(^|[_\-.])(authorization|api[_-]?key|secret([_-]?key)?|password|passwd|cookie|set-cookie|credentials?|private[_-]?key"
-    r"|(access|auth|bearer|refresh|session|id)[_-]?token|token)$",
-    re.IGNORECASE,
+    r"(^|[_\-.]|(?<=[a-z])(?=[A-Z]))(?i:(proxy-)?authorization|api[_-]?key|(api|client)?[_-]?secret([_-]?(access)?[_-]?key)?"
+    r"|password|passwd|passphrase|pwd|cookies?|set-cookie|credentials?|(private|account|access|subscription|signing)[_-]?key"
+    r"|connection[_-]?string|(access|auth|bearer|refresh|session|id|security|csrf)[_-]?token|token)$"
 )
 """A key that names a secret. Counts of tokens (`max_tokens`, `total_tokens`) are none."""
 
@@ -32,16 +32,35 @@ SECRET_VALUE = re.compile(
     r"|xox[abprs]-[A-Za-z0-9\-]{10,}"  # Slack
     r"|eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{4,}"  # JSON web tokens
     r"|-----BEGIN [A-Z ]*PRIVATE KEY-----[\s\S]*?-----END [A-Z ]*PRIVATE KEY-----"
-    r"|(?<=://)[^/\s:@]+:[^/\s@]+(?=@)"  # user and password in a URL
-    r"|(?<=[Bb]earer )[A-Za-z0-9._\-]{8,}"
+    r"|(?<=://)[^/\s:@]*:[^/\s@]+(?=@)"  # user and password in a URL
+    r"|(?<=://)[^/\s:@]{8,}(?=@)"  # a token in a URL
+    r"|(?<=[Bb]earer )[A-Za-z0-9._~+/\-]{8,}=*"
+    r"|(?<=[Bb]asic )(?=[A-Za-z0-9+/][a-z]*[A-Z0-9+/][A-Za-z]*?[A-Z0-9+/=])[A-Za-z0-9+/]{8,}=*"  # base64, no word
 )
+ASSIGNED = re.compile(
+    # NAME=value, as in an environment, a query or a connection string: whatever the name begins with.
+    r"(?i:(?P<name>[a-z0-9_.\-]*(api[_-]?key|apikey|secret|secret[_-]?(access[_-]?)?key|passw(or)?d|passphrase|pwd|token|"
+    r"(private|account|access|subscription|signing)[_-]?key|credentials?|signature|sig))=)[\"']?"
+    r"(?P<value>[^\s\"'&;,<>)}\]]{4,})"
+    # "name": "value", as in JSON or a dict that was written into a text.
+    r"|(?i:[\"'\\]{1,3}[a-z0-9_.\-]*(api[_-]?key|apikey|secret|secret[_-]?(access[_-]?)?key|passw(or)?d|passphrase|token|"
+    r"(private|account|access|subscription)[_-]?key|(proxy-)?authorization|(set-)?cookie)[\"'\\]{1,3}\s*[:,]\s*b?[\"'\\]{1,3})"
+    r"(?P<quoted>[^\"'\\]{4,})"
+    # Name: value, as a header is written.
+    r"|(?i:\b((proxy-)?authorization|(set-)?cookie|x-[a-z\-]*(key|token)|api-key):[ \t]*)(?P<header>[^\r\n\"']{4,})"
+)
+"""A secret that stands in a text beside its name."""
+
 MARKERS = tuple(
     marker.encode()
     for marker in (
         *("sk-", "gsk_", "hf_", "xai-", "akia", "asia", "aiza", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
         *("xoxa-", "xoxb-", "xoxp-", "xoxr-", "xoxs-", "eyj", "-----begin", "bearer "),
         *("authorization", "api_key", "api-key", "apikey", "secret", "passw", "cookie", "credential", 'token":'),
-        *("private_key", "private-key", "privatekey"),
+        *("private_key", "private-key", "privatekey", "basic ", "token=", "token'", "pwd", "passphrase"),
+        *("account_key", "accountkey", "access_key", "accesskey", "access-key", "signing", "sig="),
+        *("subscription_key", "subscription-key", "subscriptionkey", "connection_string", "connection-string"),
+        *("connectionstring", "signature=", "token\\", "-key:", "-token:", "key="),
     )
 )
 """In lower case, what a line must hold before it is looked through: few do."""
@@ -61,6 +80,8 @@ def scrub(value: JSON) -> JSON:
         # The same object where nothing was taken out: content is known by identity further on.
         return value if all(changed[key] is value[key] for key in changed) else changed
     if isinstance(value, (list, tuple)):
+        if len(value) == 2 and isinstance(value[0], str) and isinstance(value[1], str) and SECRET_KEY.search(value[0]):
+            return [value[0], _scrub_secret(value[1])]  # a header as a pair
         items = [scrub(item) for item in value]
         return cast(JSON, value) if all(new is old for new, old in zip(items, value, strict=True)) else items
     return value
@@ -97,13 +118,31 @@ def scrub_record(span: SpanRecord) -> SpanRecord:
 
 
 def scrub_text(text: str) -> str:
-    return SECRET_VALUE.sub(lambda match: _redacted(match[0]), text)
+    return ASSIGNED.sub(_without_value, SECRET_VALUE.sub(lambda match: _redacted(match[0]), text))
+
+
+def _without_value(match: re.Match[str]) -> str:
+    value = match["value"] or match["quoted"] or match["header"]
+    if value.startswith("[redacted") or "[redacted:" in value or set(value) == {"*"}:
+        return match[0]
+    return match[0][: match.start(match.lastgroup or 0) - match.start()] + _redacted(value)
 
 
 def _scrub_entry(key: str, value: JSON) -> JSON:
-    if isinstance(value, str) and value and SECRET_KEY.search(key):
-        return value if set(value) == {"*"} else _redacted(value)
+    if SECRET_KEY.search(key):
+        return _scrub_secret(value)
     return scrub(value)
+
+
+def _scrub_secret(value: JSON) -> JSON:
+    """What stands under the name of a secret: every text of it, whatever its shape."""
+    if isinstance(value, str):
+        return value if not value or set(value) == {"*"} or value.startswith("[redacted:") else _redacted(value)
+    if isinstance(value, Mapping):
+        return {key: _scrub_secret(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_scrub_secret(item) for item in value]
+    return value
 
 
 def _redacted(secret: str) -> str:

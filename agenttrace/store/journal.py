@@ -60,6 +60,8 @@ class Journal:
                 written += os.write(file.fileno(), data[written:])
         except OSError:
             os.ftruncate(file.fileno(), self._size)
+            if self._size == 0 and self._path is not None:
+                self._path.unlink(missing_ok=True)  # a disk that refuses for hours would fill the folder with nothing
             self.seal()
             raise
         self._size += len(data)

@@ -20,7 +20,8 @@ from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.rows import Row, run_from_row, span_from_row, unfinished_from_row
 
-JSON_COLUMNS = ("settings", "metadata", "input", "output", "events", "server_parts", "server_report", "tags", "headers")
+JSON_COLUMNS = ("settings", "metadata", "input", "output", "events", "server_parts", "server_report", "tags", "headers",
+                "policy")  # fmt: skip
 
 RESUMPTIONS = """
 SELECT later.trace_id AS resumed_in, earlier.trace_id
@@ -32,9 +33,9 @@ WHERE later.trace_id != earlier.trace_id
 LIST_TRACES = f"""
 WITH resumptions AS ({RESUMPTIONS}),
 roots AS (
-    SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id FROM spans
+    SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id, session, "user" FROM spans
     UNION ALL
-    SELECT trace_id, span_id, run_id, name, 'unfinished', start_ns, NULL, parent_id FROM span_starts
+    SELECT trace_id, span_id, run_id, name, 'unfinished', start_ns, NULL, parent_id, session, "user" FROM span_starts
     WHERE span_id NOT IN (SELECT span_id FROM spans)
 ),
 traces AS (
@@ -43,6 +44,10 @@ traces AS (
         min_by(run_id, (parent_id IS NOT NULL, start_ns)) AS run_id,
         min_by(name, (parent_id IS NOT NULL, start_ns)) AS name,
         min_by(state, (parent_id IS NOT NULL, start_ns)) AS state,
+        min_by(span_id, (parent_id IS NOT NULL, start_ns)) AS root_id,
+        -- Of the first step that has one: where only steps below are told, theirs.
+        min_by(session, (parent_id IS NOT NULL, start_ns)) AS session,
+        min_by("user", (parent_id IS NOT NULL, start_ns)) AS "user",
         min(start_ns) AS start_ns,
         CASE WHEN count(*) = count(end_ns) THEN max(end_ns) END AS end_ns,
         count(*) AS spans
@@ -114,12 +119,17 @@ class Store:
         """Newest first, with the tokens of their model calls; a count that no call reported is None."""
         with self._connection() as connection:
             rows = _rows(connection, LIST_TRACES, limit=limit or ALL)
+            roots = _roots(connection, [row["root_id"] for row in rows])
         usage = tuple(Usage.__dataclass_fields__)
         return tuple(
             TraceSummary(
                 **{key: row[key] for key in ("trace_id", "run_id", "name", "state", "start_ns", "end_ns", "spans")},
                 run=row["run"] or row["run_id"],
                 resumes=row["resumes"],
+                session=row["session"],
+                user=row["user"],
+                tags=tuple(roots[row["root_id"]]["tags"] or ()),
+                metadata=roots[row["root_id"]]["metadata"] or {},
                 usage=Usage(**{name: None if row[name] is None else int(row[name]) for name in usage}),
             )
             for row in rows
@@ -210,6 +220,21 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: objec
             if isinstance(row.get(name), str):
                 row[name] = orjson.loads(row[name])
     return rows
+
+
+def _roots(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping[str, Row]:
+    """Tags and metadata of these spans, by id."""
+    rows = _rows(
+        connection,
+        """
+        SELECT span_id, tags, metadata FROM span_starts WHERE span_id IN (SELECT unnest($ids))
+        UNION ALL
+        SELECT span_id, tags, metadata FROM spans WHERE span_id IN (SELECT unnest($ids))
+        """,
+        ids=ids,
+    )
+    _expand(connection, rows)
+    return {row["span_id"]: row for row in rows}
 
 
 def _by_span(connection: duckdb.DuckDBPyConnection, query: str, value: str) -> Mapping[str, list[Row]]:

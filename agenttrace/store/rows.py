@@ -55,7 +55,8 @@ def start_row(span: SpanRecord, content: ContentWriter) -> Row:
     return {"r": "span_starts", **_begun(span, content)}
 
 
-START_COLUMNS = ("trace_id", "span_id", "parent_id", "run_id", "kind", "name", "start_ns", "call_site")
+START_COLUMNS = ("trace_id", "span_id", "parent_id", "run_id", "kind", "name", "start_ns", "call_site",
+                 "session", "user")  # fmt: skip
 _start_values = attrgetter(*START_COLUMNS)
 
 
@@ -110,7 +111,7 @@ def _setting_text(span: SpanRecord, dimension: str) -> str | None:
 def run_from_row(row: Row) -> RunRecord:
     return RunRecord(
         **{name: row[name] for name in RunRecord.__dataclass_fields__}
-        | {"tags": row["tags"] or {}, "metadata": row["metadata"] or {}}
+        | {name: row[name] or {} for name in ("tags", "metadata", "policy")}
     )
 
 

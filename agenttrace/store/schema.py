@@ -30,7 +30,9 @@ CREATE TABLE runs (
     metadata      JSON,
     session       VARCHAR,
     "user"        VARCHAR,
-    process       VARCHAR             -- host:pid:random of the process that opened it
+    process       VARCHAR,            -- host:pid:random of the process that opened it
+    policy        JSON,               -- what was kept of content and of traces; empty where everything was
+    sampled_out   BIGINT              -- traces that sampling did not keep; NULL where nothing was sampled
 );
 
 -- One finished step of an agent. Marks are durations from the step's start.
@@ -45,6 +47,8 @@ CREATE TABLE spans (
     start_ns             BIGINT  NOT NULL,
     end_ns               BIGINT,
     call_site            VARCHAR,           -- where in the agent a model is called
+    session              VARCHAR,           -- session_id or thread_id of the config, else that of record()
+    "user"               VARCHAR,
     attempt              INTEGER,           -- counts from 1 within a retry or fallback
     model_requested      VARCHAR,
     model_served         VARCHAR,
@@ -86,6 +90,8 @@ CREATE TABLE span_starts (
     name          VARCHAR NOT NULL,
     start_ns      BIGINT  NOT NULL,
     call_site     VARCHAR,
+    session       VARCHAR,
+    "user"        VARCHAR,
     tags          VARCHAR[],
     metadata      JSON USING COMPRESSION zstd,
     input         JSON USING COMPRESSION zstd
