@@ -226,7 +226,7 @@ class Writer:
             self._forget()  # the store was deleted or moved: what follows goes into a new one
         facts = list(islice(self._queue, MAX_BATCH))
         spans: list[SpanRecord] = []
-        if self._is_refused() and not self._exporters:
+        if self._is_refused() and not (self._exporters or self._followers or self._watchers):
             self._dropped += len(facts)  # not built either: a disk that refuses must not cost the agent
         else:
             for fact in facts:
@@ -235,10 +235,7 @@ class Writer:
                 except Exception as error:
                     self.count_error(error)
             self._append()
-            for watcher in tuple(self._watchers):
-                for span in spans:
-                    watcher(span)
-            self._export(spans)
+            self._hand_on(spans)
         # Only now: whoever waits for the queue to be empty waits for the disk.
         for _ in facts:
             self._queue.popleft()
@@ -319,6 +316,12 @@ class Writer:
                 self._add_run(self._runs[run_id])
         if self._rows or self._counts_are_behind():
             self._append()
+        self._hand_on(spans)
+
+    def _hand_on(self, spans: list[SpanRecord]) -> None:
+        for watcher in tuple(self._watchers):
+            for span in spans:
+                watcher(span)
         self._export(spans)
 
     def _append(self) -> None:
