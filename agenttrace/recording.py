@@ -24,7 +24,7 @@ from agenttrace.export.destinations import OTLP_ENDPOINT
 from agenttrace.langchain.handler import CallbackHandler
 from agenttrace.langchain.hook import register_hook
 from agenttrace.langchain.open_steps import OpenSteps
-from agenttrace.policy import DEFAULT, Content, RecordingPolicy, recording_policy
+from agenttrace.policy import DEFAULT, Content, RecordingPolicy, quiet_ns, recording_policy
 from agenttrace.records import RunRecord
 from agenttrace.spans.content_policy import Redact
 from agenttrace.steps import JSON, StepSink
@@ -124,6 +124,7 @@ class AgentTraceHandler(CallbackHandler):
         self._policy = recording_policy(
             sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit
         )
+        _steps.quiet_ns = quiet_ns()
         super().__init__(_steps, transport=transport and os.environ.get("AGENTTRACE_TRANSPORT", "on") != "off")
         self._store = None if store is None else store_path(store)
         self._default_store = store_path(store)

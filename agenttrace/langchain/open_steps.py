@@ -16,6 +16,15 @@ from agenttrace.steps import EVALUATOR, EVALUATOR_SITE, OpenStep, StepSink
 REMEMBERED = 10_000
 """How many ended steps are remembered as parents: children may outlive them."""
 
+MAX_OPEN = 4_096
+"""Open steps beyond which the quietest traces are set aside, however short they have been quiet."""
+
+FIRST_LOOK = 1_024
+"""Open steps below which nobody looks for quiet traces."""
+
+SET_ASIDE = 1_024
+"""Steps of quiet traces that a late end still finds. What is older stays unfinished in the store."""
+
 
 @dataclass(slots=True)
 class Entry:
@@ -41,19 +50,45 @@ class OpenSteps:
     def __init__(self) -> None:
         self._open: dict[int, Entry] = {}
         self._ended: OrderedDict[int, OpenStep] = OrderedDict()
+        self._aside: OrderedDict[int, Entry] = OrderedDict()
+        self._look_at = FIRST_LOOK
+        self.quiet_ns = 600_000_000_000
+        """How long nothing may start in a trace before its open steps are set aside."""
 
     def __len__(self) -> int:
-        return len(self._open)
+        return len(self._open) + len(self._aside)
 
     def add(self, key: int, entry: Entry) -> None:
         self._open[key] = entry
+        if len(self._open) >= self._look_at:
+            self._set_quiet_aside(entry.step.start)
 
     def get(self, key: int) -> Entry | None:
-        return self._open.get(key)
+        return self._open.get(key) or self._aside.get(key)
+
+    def _set_quiet_aside(self, now: int) -> None:
+        """Set aside what will probably never end. Each look costs as much as the steps that came since the last one."""
+        latest: dict[int, int] = {}
+        # Keys first: garbage collection may end steps while this runs.
+        entries = [(key, entry) for key in list(self._open) if (entry := self._open.get(key)) is not None]
+        ended = [step for key in list(self._ended) if (step := self._ended.get(key)) is not None]
+        for step in (*(entry.step for _, entry in entries), *ended):
+            seen = max(step.start, step.last_content or 0)
+            latest[step.trace_id] = max(latest.get(step.trace_id, 0), seen)
+        entries.sort(key=lambda item: latest[item[1].step.trace_id])
+        too_many = len(entries) - MAX_OPEN // 2 if len(entries) >= MAX_OPEN else 0
+        for number, (key, entry) in enumerate(entries):
+            if number >= too_many and now - latest[entry.step.trace_id] < self.quiet_ns:
+                break
+            if self._open.pop(key, None) is not None:
+                self._aside[key] = entry
+        while len(self._aside) > SET_ASIDE:
+            self._aside.popitem(last=False)[1].step.is_open = False
+        self._look_at = min(MAX_OPEN, max(FIRST_LOOK, 2 * len(self._open)))
 
     def pop(self, key: int) -> Entry | None:
         """Take out a step that ends; it stays known as a parent."""
-        entry = self._open.pop(key, None)
+        entry = self._open.pop(key, None) or self._aside.pop(key, None)
         if entry is not None:
             entry.step.is_open = False
             self._ended[key] = entry.step
@@ -87,7 +122,7 @@ class OpenSteps:
                 entry.interrupted = True
 
     def _step(self, key: int) -> OpenStep | None:
-        entry = self._open.get(key)
+        entry = self.get(key)
         return entry.step if entry is not None else self._ended.get(key)
 
 
