@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PHOENIX := .venv-phoenix
+PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install phoenix demo test quality format clean
+.PHONY: help install phoenix peers demo test quality format clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,6 +34,17 @@ $(PHOENIX)/.installed: constraints-phoenix.txt
 
 phoenix: install $(PHOENIX)/.installed ## what 'agenttrace view' needs, in .venv-phoenix
 
+# Other tracers, beside which benchmarks/handler_cost.py measures ours: an environment of their own, since they patch LangChain.
+$(PEERS)/.installed: constraints-peers.txt pyproject.toml
+	@echo "Installing the other tracers into $(PEERS) …"
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-peers.txt --editable . \
+		langchain langgraph langfuse openinference-instrumentation-langchain opentelemetry-instrumentation-langchain \
+		opentelemetry-instrumentation-genai-langchain
+	@touch $@
+
+peers: install $(PEERS)/.installed ## other tracers, to measure beside, in .venv-peers
+
 demo: install ## a real agent on a real local model: record it, look at it
 	@$(BIN)/agenttrace demo
 
@@ -50,4 +62,4 @@ format: install ## put the code into shape
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what was installed and generated
-	rm -rf $(VENV) $(PHOENIX) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PHOENIX) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis

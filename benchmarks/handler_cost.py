@@ -1,10 +1,11 @@
-"""What tracing adds to an agent: CPU and wall time of agenttrace beside other tracers, on the same work, in one run.
+"""What tracing adds to an agent: agenttrace beside other tracers, on the same work, in one run; and its targets.
 
-    python benchmarks/handler_cost.py [--peers PYTHON] [--rounds N] [--json]
+    python -m benchmarks.handler_cost [--rounds N] [--peers PYTHON] [--json]
 
-Each figure is the difference to the same agent untraced, measured in processes that alternate (A B A B …), as a median over
-rounds. The others record the same messages, tools and outputs and export to nothing; agenttrace writes its journal. Peers live in
-an environment of their own: `--peers` names its Python, which needs langchain and the tracers of `benchmarks/peers.txt`.
+Each figure of an agent is the difference to the same agent untraced in the same round; tracers alternate (A B A B …), each in a
+process of its own, and the median over rounds counts. CPU is that of all threads. The others record the same messages, tools
+and outputs and export to nothing, while agenttrace writes its journal; what a tracer did not record is said, and it then
+sets no target. The others live in an environment of their own: `make peers`.
 """
 
 from __future__ import annotations
@@ -16,146 +17,48 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks import hot_paths
+from benchmarks.tracers import OURS, PEERS
+
 ROOT = Path(__file__).parents[1]
-OURS = ("untraced", "empty handler", "agenttrace")
-PEERS = ("OpenInference", "Langfuse", "OpenLLMetry", "genai-langchain")
-SCENARIOS = {
-    "small": "2 model calls, 2 tool calls",
-    "long80": "80 turns, 2 KB tool results",
-    "long160": "160 turns, 2 KB tool results",
+PEERS_PYTHON = ROOT / ".venv-peers" / "bin" / "python"
+TURNS = {"small": 2, "long": 160, "longer": 320}
+TITLES = {
+    "small": "small agent, 2 tool calls",
+    "long": "160 turns, 2 KB tool results",
+    "longer": "320 turns, 2 KB tool results",
 }
+Results = dict[str, dict[str, dict[str, Any]]]
 
 
-def build_agent(turns: int, result_bytes: int) -> Callable[[dict[str, Any]], None]:
-    """An agent that calls its tool `turns` times and then answers. Returns one whole invocation."""
-    from langchain.agents import create_agent
-    from langchain_core.language_models.chat_models import BaseChatModel
-    from langchain_core.messages import AIMessage, HumanMessage
-    from langchain_core.outputs import ChatGeneration, ChatResult
-    from langchain_core.tools import tool
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What was promised, and what was seen; `seen` is None where it could not be measured."""
 
-    @tool
-    def look_up(key: str) -> str:
-        """Look something up."""
-        return (key + " ") * (result_bytes // (len(key) + 1))
+    what: str
+    at_most: float
+    seen: float | None
 
-    class Model(BaseChatModel):
-        @property
-        def _llm_type(self) -> str:
-            return "bench"
-
-        def bind_tools(self, tools: Any, **kwargs: Any) -> Any:
-            return self.bind(tools=[{"type": "function", "function": {"name": each.name}} for each in tools], **kwargs)
-
-        def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **_: Any) -> ChatResult:
-            done = sum(message.type == "tool" for message in messages)
-            reply = AIMessage("the answer")
-            if done < turns:
-                calls = [{"id": f"call-{done}", "name": "look_up", "args": {"key": f"key {done}"}}]
-                reply = AIMessage(f"step {done}", tool_calls=calls)
-            reply.usage_metadata = {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}
-            return ChatResult(generations=[ChatGeneration(message=reply)])
-
-    agent: Any = create_agent(Model(), [look_up], system_prompt="Answer with what you look up.")
-
-    def invoke(config: dict[str, Any]) -> None:
-        agent.invoke({"messages": [HumanMessage("Go.")]}, config={**config, "recursion_limit": 10_000})
-
-    return invoke
+    @property
+    def verdict(self) -> str:
+        return "not measured" if self.seen is None else "met" if self.seen <= self.at_most else "MISSED"
 
 
-def start(tracer: str) -> tuple[dict[str, Any], Callable[[], None]]:
-    """Switch a tracer on. Returns the config it wants and what waits until it has done its work."""
-    if tracer == "untraced":
-        return {}, lambda: None
-    if tracer == "empty handler":
-        from langchain_core.callbacks import BaseCallbackHandler
-
-        handler = BaseCallbackHandler()
-        handler.run_inline = True
-        return {"callbacks": [handler]}, lambda: None
-    if tracer == "agenttrace":
-        from agenttrace import AgentTraceHandler
-        from agenttrace.recording import flush
-
-        return {"callbacks": [AgentTraceHandler()]}, lambda: flush(60)
-    return _start_peer(tracer)
-
-
-def _start_peer(tracer: str) -> tuple[dict[str, Any], Callable[[], None]]:
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.export import SimpleSpanProcessor, SpanExporter, SpanExportResult
-
-    class Nothing(SpanExporter):
-        def export(self, spans: Any) -> SpanExportResult:
-            return SpanExportResult.SUCCESS
-
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(Nothing()))
-    if tracer == "OpenInference":
-        from openinference.instrumentation.langchain import LangChainInstrumentor
-
-        LangChainInstrumentor().instrument(tracer_provider=provider)
-    elif tracer == "OpenLLMetry":
-        from opentelemetry.instrumentation.langchain import LangchainInstrumentor
-
-        LangchainInstrumentor().instrument(tracer_provider=provider)
-    elif tracer == "genai-langchain":
-        os.environ["OTEL_SEMCONV_STABILITY_OPT_IN"] = "gen_ai_latest_experimental"
-        os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
-        from opentelemetry.instrumentation.genai.langchain import LangChainInstrumentor as GenAI
-
-        GenAI().instrument(tracer_provider=provider)
-    elif tracer == "Langfuse":
-        from langfuse import Langfuse
-        from langfuse.langchain import CallbackHandler
-
-        Langfuse(
-            public_key="pk",
-            secret_key="sk",
-            base_url="http://127.0.0.1:9",
-            tracer_provider=provider,
-            span_exporter=Nothing(),
-        )
-        return {"callbacks": [CallbackHandler(public_key="pk")]}, lambda: None
-    return {}, lambda: None
-
-
-def work(tracer: str, scenario: str) -> None:
-    """In a process of its own: run the agent under one tracer and print what a run took."""
-    turns, repetitions = (2, 60) if scenario == "small" else (int(scenario.removeprefix("long")), 2)
-    invoke = build_agent(turns, 40 if scenario == "small" else 2_000)
-    config, finish = start(tracer)
-    for _ in range(3 if scenario == "small" else 1):
-        invoke(config)
-    finish()
-    cpu, wall = time.process_time(), time.perf_counter()
-    for _ in range(repetitions):
-        invoke(config)
-    finish()
-    cpu, wall = time.process_time() - cpu, time.perf_counter() - wall
-    journal = Path(os.environ["AGENTTRACE_STORE"]) / "journal"
-    size = sum(file.stat().st_size for file in journal.glob("*")) if journal.is_dir() else 0
-    print(json.dumps({"cpu_ms": cpu / repetitions * 1e3, "wall_ms": wall / repetitions * 1e3, "journal": size}))
-
-
-def measure(python: str, tracer: str, scenario: str) -> dict[str, float] | None:
+def run(python: str, tracer: str, turns: int) -> dict[str, Any] | None:
+    """One measurement in a process of its own; None, and a line on stderr, if the tracer cannot run there."""
     with tempfile.TemporaryDirectory() as store:
-        environment = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")]),
-            "AGENTTRACE_STORE": store,
-            "LANGSMITH_TRACING": "false",
-        }
-        result = subprocess.run(
-            [python, __file__, "--worker", tracer, "--scenario", scenario],
-            capture_output=True, text=True, env=environment, check=False,
-        )  # fmt: skip
+        environment = {**os.environ, "PYTHONPATH": str(ROOT), "AGENTTRACE_STORE": store, "LANGSMITH_TRACING": "false"}
+        repetitions = 60 if turns == TURNS["small"] else 2
+        command = [python, "-m", "benchmarks.tracers", tracer, str(turns), str(repetitions)]
+        result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     try:
         return dict(json.loads(result.stdout.splitlines()[-1]))
     except (IndexError, json.JSONDecodeError):
@@ -163,50 +66,97 @@ def measure(python: str, tracer: str, scenario: str) -> dict[str, float] | None:
         return None
 
 
-def compare(scenario: str, python: str, peers: bool, rounds: int) -> dict[str, dict[str, float]]:
-    """Per tracer the median time added to a run, in milliseconds."""
-    tracers = [*OURS, *(PEERS if peers else ())]
-    samples: dict[str, list[dict[str, float]]] = {tracer: [] for tracer in tracers}
-    for number in range(rounds):
-        for tracer in tracers:
-            found = measure(python, tracer, scenario)
-            if found:
-                samples[tracer].append(found)
-        print(f"{scenario}: round {number + 1} of {rounds}", file=sys.stderr)
-    base = {key: statistics.median(sample[key] for sample in samples["untraced"]) for key in ("cpu_ms", "wall_ms")}
+def compare(python: str, tracers: Sequence[str], turns: int, rounds: int) -> dict[str, dict[str, Any]]:
+    """Per tracer the median of what it added to a run, in milliseconds, and what it recorded."""
+    samples: dict[str, list[dict[str, Any]]] = {tracer: [] for tracer in tracers}
+    for number in range(1, rounds + 1):
+        found = {tracer: run(python, tracer, turns) for tracer in tracers}
+        base = found["untraced"]
+        for tracer, sample in found.items():
+            if sample is not None and base is not None:
+                added = {f"added_{key}": sample[key] - base[key] for key in ("cpu_ms", "wall_ms")}
+                samples[tracer].append(sample | added)
+        print(f"{turns} turns: round {number} of {rounds}", file=sys.stderr)
+    keys = ("cpu_ms", "wall_ms", "added_cpu_ms", "added_wall_ms")
     return {
-        tracer: {key: statistics.median(sample[key] for sample in found) - base[key] for key in base}
-        | {"base_cpu_ms": base["cpu_ms"], "journal": statistics.median(sample["journal"] for sample in found)}
-        for tracer, found in samples.items()
-        if found
+        tracer: taken[-1] | {key: statistics.median(sample[key] for sample in taken) for key in keys}
+        for tracer, taken in samples.items()
+        if taken
     }
+
+
+def targets(results: Results, hot: dict[str, float]) -> list[Target]:
+    def ratio(work: str, peer: str, key: str = "added_cpu_ms") -> float | None:
+        theirs = results[work].get(peer)
+        if theirs is None or theirs["missing"] or theirs[key] <= 0:
+            return None
+        return float(results[work]["agenttrace"][key] / theirs[key])
+
+    long, longer = results["long"]["agenttrace"], results["longer"]["agenttrace"]
+    long_ratios = [found for peer in PEERS if (found := ratio("long", peer)) is not None]
+    allowed = 3 * long["content_bytes"] + 400 * long["spans"]
+    return [
+        Target(what="small agent, CPU: of OpenInference's", at_most=0.2, seen=ratio("small", "OpenInference")),
+        Target(what="small agent, CPU: of Langfuse's", at_most=0.25, seen=ratio("small", "Langfuse")),
+        Target(what="small agent, CPU: of genai-langchain's", at_most=1.0, seen=ratio("small", "genai-langchain")),
+        Target(what="160 turns, CPU: of the best other's", at_most=0.1, seen=max(long_ratios, default=None)),
+        Target(what="320 turns: times 160", at_most=2.4, seen=longer["added_cpu_ms"] / long["added_cpu_ms"]),
+        Target(what="160 turns: journal, of what is allowed", at_most=1.0, seen=long["journal_bytes"] / allowed),
+        Target(what="a streamed token, µs", at_most=3.0, seen=hot["token_us"]),
+        Target(what="a streamed token, bytes kept (text of 5)", at_most=24.0, seen=hot["token_bytes"]),
+        Target(what="the tap, µs a request", at_most=50.0, seen=hot["request_us"]),
+        Target(what="the tap, µs a read", at_most=2.0, seen=hot["read_us"]),
+        Target(what="the tap outside a step, µs a request", at_most=2.0, seen=hot["outside_us"]),
+    ]
+
+
+def tables(results: Results, goals: Sequence[Target]) -> list[Table]:
+    drawn = []
+    for work, tracers in results.items():
+        table = Table(title=f"{TITLES[work]}: untraced {tracers['untraced']['cpu_ms']:.1f} ms CPU a run")
+        for column in ("", "CPU added, ms", "wall added, ms", "agenttrace's CPU of it", "spans", "not recorded"):
+            table.add_column(column, justify="left" if column in ("", "not recorded") else "right")
+        ours = tracers["agenttrace"]["added_cpu_ms"]
+        for tracer, found in tracers.items():
+            if tracer == "untraced":
+                continue
+            cpu, wall = found["added_cpu_ms"], found["added_wall_ms"]
+            share = f"{ours / cpu:.2f}" if tracer in PEERS and cpu > 0 else ""
+            missing = ", ".join(found.get("missing", ()))
+            table.add_row(tracer, f"{cpu:.2f}", f"{wall:.2f}", share, str(found.get("spans", "")), missing)
+        drawn.append(table)
+    table = Table(title="targets")
+    for column in ("", "at most", "seen", ""):
+        table.add_column(column, justify="right" if column in ("at most", "seen") else "left")
+    for goal in goals:
+        seen = "" if goal.seen is None else f"{goal.seen:.2f}"
+        table.add_row(goal.what, f"{goal.at_most:g}", seen, goal.verdict)
+    return [*drawn, table]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--peers", metavar="PYTHON", help="the Python of an environment that has the other tracers")
+    parser.add_argument(
+        "--peers", metavar="PYTHON", help="the Python that has the other tracers; .venv-peers's if made"
+    )
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--scenario", choices=SCENARIOS, action="append")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--worker", metavar="TRACER", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.worker:
-        work(options.worker, options.scenario[0])
-        return
-    results = {
-        scenario: compare(scenario, options.peers or sys.executable, bool(options.peers), options.rounds)
-        for scenario in options.scenario or SCENARIOS
+    peers = options.peers or (str(PEERS_PYTHON) if PEERS_PYTHON.exists() else None)
+    if peers is None:
+        print("No other tracers here: 'make peers' installs them. Measuring without.", file=sys.stderr)
+    python, beside = peers or sys.executable, [*OURS, *(PEERS if peers else ())]
+    results: Results = {
+        work: compare(python, OURS if work == "longer" else beside, turns, options.rounds)
+        for work, turns in TURNS.items()
     }
+    goals = targets(results, hot_paths.measure())
     if options.json:
-        print(json.dumps(results, indent=2))
+        print(json.dumps({"agents": results, "targets": [{**asdict(goal), "verdict": goal.verdict} for goal in goals]}))
         return
-    for scenario, tracers in results.items():
-        ours = tracers["agenttrace"]["cpu_ms"]
-        print(f"\n{SCENARIOS[scenario]}: untraced {tracers['untraced']['base_cpu_ms']:.1f} ms CPU a run")
-        for tracer, added in tracers.items():
-            ratio = f"agenttrace is {ours / added['cpu_ms']:.2f} of it" if added["cpu_ms"] > 0 else ""
-            print(f"  {tracer:16} +{added['cpu_ms']:8.2f} ms CPU  +{added['wall_ms']:8.2f} ms wall   {ratio}")
-        print(f"  journal: {tracers['agenttrace']['journal'] / 1e6:.2f} MB in all repetitions")
+    console = Console()
+    for table in tables(results, goals):
+        console.print(table)
 
 
 if __name__ == "__main__":
