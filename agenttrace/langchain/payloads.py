@@ -6,8 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
@@ -23,8 +22,7 @@ IN_PROCESS = ("huggingface-pipeline", "llamacpp", "llama-cpp", "chat-huggingface
 """`ls_provider` or model types whose engine runs inside this process."""
 
 
-@dataclass(frozen=True, slots=True)
-class StartFacts:
+class StartFacts(NamedTuple):
     """What a start callback brought, by reference; lists and dicts are copied one level deep, since agents change them."""
 
     serialized: Mapping[str, Any] | None
@@ -35,8 +33,7 @@ class StartFacts:
     """The remaining keyword arguments: `invocation_params`, `options`, `tool_call_id`, …"""
 
 
-@dataclass(frozen=True, slots=True)
-class EndFacts:
+class EndFacts(NamedTuple):
     """How a step ended, by reference."""
 
     at: int
@@ -46,7 +43,7 @@ class EndFacts:
     error_type: str | None = None
     error_message: str | None = None
     """As text: the exception itself would keep the frames of the call alive, and with them what tells that it is gone."""
-    events: tuple[tuple[str, int, Any], ...] = field(default=())
+    events: tuple[tuple[str, int, Any], ...] = ()
 
 
 def snapshot(value: Any) -> Any:

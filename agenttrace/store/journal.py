@@ -71,7 +71,7 @@ class Journal:
         if self._file is None or self._path is None:
             return False
         try:
-            return not os.path.samestat(os.fstat(self._file.fileno()), self._path.stat())
+            return not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path))
         except OSError:
             return True
 
