@@ -114,6 +114,9 @@ def scrub_record(span: SpanRecord) -> SpanRecord:
         settings={key: replace(setting, value=scrub(setting.value)) for key, setting in span.settings.items()},
         server_report=scrub(span.server_report),
         error=error,
+        tags=tuple(scrub_text(tag) for tag in span.tags),
+        session=None if span.session is None else scrub_text(span.session),
+        user=None if span.user is None else scrub_text(span.user),
     )
 
 

@@ -74,3 +74,32 @@ def test_a_line_without_a_secret_is_the_same_line() -> None:
     """Most lines are written as they were built."""
     line = orjson.dumps({"r": "spans", "max_tokens": 300, "input": "hello"})
     assert scrub_line(line) is line
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "OPENAI_API_KEY=plain-hush and more",
+        "GET /x?api_key=plain-hush&n=1",
+        "redis://:plain-hush@host/0",
+        "https://plain-hush-token@host/x",
+        "Authorization: Digest plain-hush",
+        "Cookie: sid=plain-hush; theme=dark",
+        '{"api_key": "plain-hush"}',
+        r"{\"password\": \"plain-hush\"}",
+        "('x-api-key', 'plain-hush')",
+        "AccountKey=plain-hush;EndpointSuffix=x",
+    ],
+)
+def test_a_secret_beside_its_name_in_a_text_goes(text: str) -> None:
+    """Assignments, queries, URLs, headers and JSON inside a text; in a whole line too, past the quick look."""
+    assert "plain-hush" not in scrub_text(text)
+    assert b"plain-hush" not in scrub_line(orjson.dumps({"r": "spans", "input": text}))
+
+
+@pytest.mark.parametrize(
+    "text", ["max_tokens=1000", "token: 5", "the password: please ask", "the basic functionality", "monkey=banana"]
+)
+def test_prose_that_sounds_like_a_secret_stays(text: str) -> None:
+    """What is no secret is kept as it is."""
+    assert scrub_text(text) == text
