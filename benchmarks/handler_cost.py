@@ -56,7 +56,7 @@ def run(python: str, tracer: str, turns: int) -> dict[str, Any] | None:
     """One measurement in a process of its own; None, and a line on stderr, if the tracer cannot run there."""
     with tempfile.TemporaryDirectory() as store:
         environment = {**os.environ, "PYTHONPATH": str(ROOT), "AGENTTRACE_STORE": store, "LANGSMITH_TRACING": "false"}
-        repetitions = 60 if turns == TURNS["small"] else 2
+        repetitions = 60 if turns == TURNS["small"] else 1
         command = [python, "-m", "benchmarks.tracers", tracer, str(turns), str(repetitions)]
         result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     try:

@@ -61,7 +61,8 @@ _start_values = attrgetter(*START_COLUMNS)
 
 
 def _begun(span: SpanRecord, content: ContentWriter) -> dict[str, Any]:
-    row = dict(zip(START_COLUMNS, _start_values(span), strict=True))
+    begun = zip(START_COLUMNS, _start_values(span), strict=True)
+    row = {name: value for name, value in begun if value is not None}
     row["tags"] = list(span.tags)
     row["metadata"] = content.brief(span.metadata)
     row["input"] = content.intern(span.input)
@@ -81,7 +82,7 @@ def span_row(span: SpanRecord, content: ContentWriter) -> Row:
         "notes": list(span.notes),
         "paused_at": span.paused_at,
         "resumed_from": span.resumed_from,
-        "phases": span.phases,
+        "phases": [_known(phase, PHASE_COLUMNS) for phase in span.phases],
         "attempts": span.attempts,
         "finish_reason": span.finish_reason,
         "server_parts": span.server_parts_ns,
@@ -97,10 +98,16 @@ def span_row(span: SpanRecord, content: ContentWriter) -> Row:
         }
     row |= {name: value for name, value in rest.items() if value}
     if span.usage:
-        row |= {column: _column(getattr(span.usage, name)) for name, column in USAGE_COLUMNS.items()}
+        counts = ((column, _column(getattr(span.usage, name))) for name, column in USAGE_COLUMNS.items())
+        row |= {column: count for column, count in counts if count is not None}
     if span.marks:
-        row |= {name: getattr(span.marks, name) for name in MARK_COLUMNS}
+        row |= _known(span.marks, MARK_COLUMNS)
     return row
+
+
+def _known(record: Marks | PhaseTiming, columns: Sequence[str]) -> dict[str, Any]:
+    """What is known of it: a row names nothing that would be NULL."""
+    return {name: value for name in columns if (value := getattr(record, name)) is not None}
 
 
 def _setting_text(span: SpanRecord, dimension: str) -> str | None:
