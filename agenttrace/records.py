@@ -77,6 +77,8 @@ class Marks:
     last_content_ns: int | None = None
     chunks: int | None = None
     """Chunks that held something; None when the call did not stream."""
+    arrivals: str | None = None
+    """When each of them came, from the call's start (`phases.chunks.unpack_arrivals`); None where that was not seen."""
 
     @property
     def first_token_ns(self) -> int | None:
@@ -102,6 +104,10 @@ class AttemptRecord:
     first_byte_ns: int | None = None
     """Until the first byte of the body."""
     reads: int = 0
+    read_bytes: int | None = None
+    """Of the body, as it came over the wire, over the reads that were timed."""
+    arrivals: str | None = None
+    """When each read of a body in several parts came, from the attempt's start (`phases.chunks.unpack_arrivals`)."""
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     """Response headers from an allow-list."""

@@ -122,6 +122,8 @@ PHASE: Final = "agenttrace.phase"
 """Prefix: `agenttrace.phase.<name>.duration_s`, `.low_s`, `.high_s`, `.source`, `.method`."""
 SETTING: Final = "agenttrace.settings"
 """Prefix: `agenttrace.settings.<dimension>`, with `.voice`."""
+HTTP_ATTEMPT: Final = "agenttrace.attempt"
+"""Prefix: `agenttrace.attempt.connect_s`, `.sent_s`, `.headers_s`, `.first_byte_s`, `.reads` of an HTTP request."""
 NOTES: Final = "agenttrace.notes"
 SERVER_REPORT: Final = "agenttrace.server_report"
 

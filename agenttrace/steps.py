@@ -59,6 +59,8 @@ class OpenAttempt:
     path: str
     connect_start: int | None = None
     connect_end: int | None = None
+    send_start: int | None = None
+    """A connection was there, and sending began."""
     sent: int | None = None
     headers_at: int | None = None
     first_byte: int | None = None
@@ -108,6 +110,8 @@ class OpenStep:
     first_tool: int | None = None
     last_content: int | None = None
     chunks: int = 0
+    arrivals: array[int] | None = None
+    """When each chunk that held something came, monotonic nanoseconds; bounded, `chunks` counts on."""
     attempts: list[OpenAttempt] | None = None
     asked_at: int | None = None
     """Of a tool: when the model call that asked for it ended. Monotonic nanoseconds."""
@@ -146,10 +150,15 @@ class Attempt:
     status: int | None = None
     connect_start_ns: int | None = None
     connect_end_ns: int | None = None
+    send_start_ns: int | None = None
+    """A connection was there, and sending began; before it the request waited for one."""
     sent_ns: int | None = None
     headers_ns: int | None = None
     first_byte_ns: int | None = None
     reads: int = 0
+    read_times_ns: Sequence[int] = ()
+    """When each read came, from the attempt's start; bounded."""
+    read_bytes: int | None = None
     error: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     sent_settings: Mapping[str, JSON] = field(default_factory=dict)
@@ -211,6 +220,8 @@ class ModelCall(Step):
     first_tool_ns: int | None = None
     last_content_ns: int | None = None
     chunks: int | None = None
+    arrivals_ns: Sequence[int] = ()
+    """When each chunk that held something came, from the call's start; bounded."""
     attempts: tuple[Attempt, ...] = ()
     seen_attempts: tuple[OpenAttempt, ...] = ()
     """The attempts as the tap left them, not read yet; `anchor` turns their times into times of day."""

@@ -133,7 +133,10 @@ def _phase_json(phase: PhaseTiming) -> Object:
 
 
 def _marks_json(marks: Marks) -> Object:
-    return {f"{name}_s": _seconds(getattr(marks, f"{name}_ns")) for name in MARKS} | {"chunks": marks.chunks}
+    return {f"{name}_s": _seconds(getattr(marks, f"{name}_ns")) for name in MARKS} | {
+        "chunks": marks.chunks,
+        "arrivals": marks.arrivals,
+    }
 
 
 def _attempt_json(attempt: AttemptRecord) -> Object:
@@ -144,6 +147,8 @@ def _attempt_json(attempt: AttemptRecord) -> Object:
         "host": attempt.host,
         **{f"{name}_s": _seconds(getattr(attempt, f"{name}_ns")) for name in ATTEMPT_DURATIONS},
         "reads": attempt.reads,
+        "read_bytes": attempt.read_bytes,
+        "arrivals": attempt.arrivals,
         "error": attempt.error,
         "headers": dict(attempt.headers),
     }
@@ -223,7 +228,7 @@ def _error(fields: Fields) -> ErrorRecord:
 
 def _marks(fields: Fields) -> Marks:
     seen = {f"{name}_ns": fields.nanoseconds_or_none(f"{name}_s") for name in MARKS}
-    return Marks(**seen, chunks=fields.integer_or_none("chunks"))
+    return Marks(**seen, chunks=fields.integer_or_none("chunks"), arrivals=fields.text_or_none("arrivals"))
 
 
 def _attempt(fields: Fields) -> AttemptRecord:
@@ -234,6 +239,8 @@ def _attempt(fields: Fields) -> AttemptRecord:
         host=fields.text("host"),
         **{f"{name}_ns": fields.nanoseconds_or_none(f"{name}_s") for name in ATTEMPT_DURATIONS},
         reads=fields.integer_or("reads", 0),
+        read_bytes=fields.integer_or_none("read_bytes"),
+        arrivals=fields.text_or_none("arrivals"),
         error=fields.text_or_none("error"),
         headers=fields.object("headers").items(Fields.text),
     )

@@ -5,6 +5,7 @@ These run once a token on the agent's thread, so they look at as little as decid
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping
 from typing import Any
 
@@ -12,6 +13,8 @@ from agenttrace.steps import OpenStep
 
 KEPT_USAGES = 64
 """Token counts of single chunks that are kept; a stream that reports more of them repeats a running total."""
+
+TIMED_CHUNKS = 65_536
 
 REASONING_TYPES = ("thinking", "reasoning", "redacted_thinking")
 
@@ -27,8 +30,7 @@ def mark_chunk(step: OpenStep, now: int, token: Any, chunk: Any) -> None:
             return
         if step.first_content is None:
             step.first_content = now
-        step.last_content = now
-        step.chunks += 1
+        _count(step, now)
         return
     if getattr(held, "usage_metadata", None):
         _keep_usage(step, held.usage_metadata)
@@ -43,8 +45,16 @@ def mark_chunk(step: OpenStep, now: int, token: Any, chunk: Any) -> None:
             step.first_reasoning = now
     else:
         return
+    _count(step, now)
+
+
+def _count(step: OpenStep, now: int) -> None:
     step.last_content = now
     step.chunks += 1
+    if step.arrivals is None:
+        step.arrivals = array("q")
+    if step.chunks <= TIMED_CHUNKS:
+        step.arrivals.append(now)
 
 
 def mark_event(step: OpenStep, now: int, event: Mapping[str, Any]) -> None:
@@ -67,8 +77,7 @@ def mark_event(step: OpenStep, now: int, event: Mapping[str, Any]) -> None:
             step.first_reasoning = now
     elif step.first_tool is None:
         step.first_tool = now
-    step.last_content = now
-    step.chunks += 1
+    _count(step, now)
 
 
 def _keep_usage(step: OpenStep, usage: Mapping[str, Any]) -> None:

@@ -154,6 +154,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         first_tool_ns=moment(step.first_tool),
         last_content_ns=moment(step.last_content),
         chunks=step.chunks or None,
+        arrivals_ns=[at - step.start for at in step.arrivals or ()],
         seen_attempts=tuple(step.attempts or ()),
         anchor=step.anchor,
     )

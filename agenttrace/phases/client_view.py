@@ -133,6 +133,10 @@ def cut(start: int, end: int, tries: Sequence[Attempt]) -> tuple[int, int, tuple
         prep += max(min(opened, open_) - began, 0)  # a request that waits for the pool is not under way yet
         connect = _seen("connect", open_ - opened, CONNECT)
         began = max(began, open_)
+    elif last.send_start_ns is not None:  # before an open connection was free, nothing was under way
+        sending = min(max(last.send_start_ns, began), finished)
+        prep += sending - began
+        began = sending
     return began, finished, (_seen("client_prep", prep, CLIENT_PREP), connect, _seen("retry_backoff", retry, RETRY))
 
 

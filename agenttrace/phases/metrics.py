@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
+from agenttrace.phases.chunks import (
+    arrival_batches_ns,
+    burst_index,
+    chunk_gaps_ns,
+    mean_gap_bounds_ns,
+    unpack_arrivals,
+)
 from agenttrace.phases.names import server_ttft_ns
 from agenttrace.phases.rates import FIXED_COST_TOKENS, client_itl_ns, rates_of
 from agenttrace.phases.server_report import TokenCounts
@@ -23,6 +31,10 @@ DEFINITION_IDS: Mapping[str, str] = {
     "itl_client_n1_low_ns": "itl_n1_client",
     "itl_client_n1_high_ns": "itl_n1_client",
     "icl_mean_ns": "icl",
+    "itl_mean_low_ns": "itl_mean",
+    "itl_mean_high_ns": "itl_mean",
+    "longest_silence_ns": "silence",
+    "burst_index": "burst_index",
     "cache_hit_rate": "cache_hit_rate",
 }
 """Field of `CallMetrics` to the key of its definition in `rates.DEFINITIONS`."""
@@ -56,6 +68,13 @@ class CallMetrics:
     """Bounds, where only bounds of the client's time to first token are known."""
     icl_mean_ns: float | None = None
     """Mean time between non-empty chunks; no token count is needed. Source: AIPerf."""
+    itl_mean_low_ns: float | None = None
+    itl_mean_high_ns: float | None = None
+    """Bounds of the mean inter-token latency, from the arrivals alone: chunks may hold several tokens each."""
+    longest_silence_ns: int | None = None
+    """The longest time between two arrivals. No token's time: a buffer may have held many."""
+    burst_index: float | None = None
+    """1 - arrivals / N: 0 where each token came by itself, above 0.5 where the stream was buffered."""
     cache_hit_rate: float | None = None
     """Cached / prompt tokens, 0 to 1."""
     reasons: Mapping[str, str] = field(default_factory=dict)
@@ -89,6 +108,7 @@ def call_metrics(call: SpanRecord) -> CallMetrics:
         itl_client_n1_low_ns=client_itl_ns(call.duration_ns, high, tokens.output),
         itl_client_n1_high_ns=client_itl_ns(call.duration_ns, low, tokens.output),
         icl_mean_ns=_mean_chunk_gap_ns(call.marks),
+        **_arrivals(call.marks, call.usage),
         cache_hit_rate=tokens.cached / tokens.prompt if tokens.cached is not None and tokens.prompt else None,
         reasons=reasons,
         notes=rates.notes if has_rate else (),
@@ -121,6 +141,23 @@ def _client_bounds(
     # How delivery divides between the first token and the rest is not known, so all of it may be before.
     delivery = next((phase.ns for phase in phases if phase.name == "delivery"), None)
     return server_ttft, None if delivery is None else server_ttft + delivery
+
+
+def _arrivals(marks: Marks | None, usage: Usage | None) -> dict[str, Any]:
+    """What the chunks' arrivals say of the tokens in them; nothing where hidden tokens are counted with the visible ones."""
+    arrivals = unpack_arrivals(marks.arrivals) if marks else ()
+    if marks is None or len(arrivals) < 2 or len(arrivals) != marks.chunks:
+        return {}
+    batches = arrival_batches_ns(arrivals)
+    found: dict[str, Any] = {"longest_silence_ns": max(chunk_gaps_ns(batches), default=None)}
+    hidden = usage.reasoning if usage and usage.reasoning and marks.first_reasoning_ns is None else 0
+    tokens = usage.output - hidden if usage and usage.output is not None else None
+    if tokens:
+        bounds = mean_gap_bounds_ns(batches[-1] - batches[0], len(batches), tokens)
+        found["burst_index"] = burst_index(len(batches), tokens)
+        if bounds is not None:
+            found |= {"itl_mean_low_ns": bounds[0], "itl_mean_high_ns": bounds[1]}
+    return found
 
 
 def _mean_chunk_gap_ns(marks: Marks | None) -> float | None:

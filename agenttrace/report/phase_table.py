@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from agenttrace.phases.chunks import BUFFERED
 from agenttrace.phases.metrics import call_metrics
 from agenttrace.phases.names import counted, in_order
 from agenttrace.phases.summary import is_stopped_by_length
@@ -121,6 +122,7 @@ def _facts(call: SpanRecord) -> Iterator[tuple[str, str]]:
     yield "time to first token", _first_token(call)
     yield "prefill rate", _prefill_rate(call)
     yield "inter-token latency", _inter_token(call)
+    yield from _stream(call)
     yield "tokens", _tokens(call)
     if call.finish_reason:
         cut = ": the answer is cut off" if is_stopped_by_length(call) else ""
@@ -159,6 +161,19 @@ def _inter_token(call: SpanRecord) -> str:
     n, n_1 = duration(metrics.tpot_n_ns), duration(metrics.itl_n1_ns)
     tokens = count(call.usage.output if call.usage else None)
     return f"{n} (decode / N), {n_1} (decode / (N {MINUS} 1)), N = {tokens}"
+
+
+def _stream(call: SpanRecord) -> Iterator[tuple[str, str]]:
+    """How a stream arrived: evenly, or in bursts that say nothing about single tokens."""
+    metrics = call_metrics(call)
+    if call.marks is None or metrics.icl_mean_ns is None:
+        return
+    text = f"{quantity(call.marks.chunks or 0, 'chunk')}, {duration(metrics.icl_mean_ns)} apart on average"
+    if metrics.longest_silence_ns is not None:
+        text += f", the longest silence {duration(metrics.longest_silence_ns)}"
+    if metrics.burst_index is not None and metrics.burst_index > BUFFERED:
+        text += f"; buffered: a token took between {duration(metrics.itl_mean_low_ns)} and {duration(metrics.itl_mean_high_ns)}"
+    yield "stream", text
 
 
 def _tokens(call: SpanRecord) -> str:

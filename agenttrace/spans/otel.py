@@ -243,10 +243,9 @@ def _phase_attributes(phase: PhaseTiming) -> Attributes:
 
 
 def _attempt_children(span: SpanRecord) -> Iterator[tuple[str, Attributes, int, int]]:
-    if len(span.attempts) > 1:  # a single one says nothing that its step does not
-        for number, attempt in enumerate(span.attempts, 1):
-            end_ns = attempt.end_ns or attempt.start_ns
-            yield f"attempt {number}", _attempt_attributes(attempt), attempt.start_ns, end_ns
+    for number, attempt in enumerate(span.attempts, 1):
+        end_ns = attempt.end_ns or attempt.start_ns
+        yield f"attempt {number}", _attempt_attributes(attempt), attempt.start_ns, end_ns
 
 
 def _attempt_attributes(attempt: AttemptRecord) -> Attributes:
@@ -255,4 +254,9 @@ def _attempt_attributes(attempt: AttemptRecord) -> Attributes:
         attributes[semconv.HTTP_STATUS] = attempt.status
     if attempt.error:
         attributes[semconv.ERROR_TYPE] = attempt.error
+    for name in ("connect", "sent", "headers", "first_byte"):
+        moment = getattr(attempt, f"{name}_ns")
+        if moment is not None:
+            attributes[f"{semconv.HTTP_ATTEMPT}.{name}_s"] = moment / NS
+    attributes[f"{semconv.HTTP_ATTEMPT}.reads"] = attempt.reads
     return attributes

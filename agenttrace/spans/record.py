@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
+from agenttrace.phases.chunks import pack_arrivals
 from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.phases.tokens import read_tokens
 from agenttrace.records import AttemptRecord, ErrorRecord, EventRecord, Marks, RunRecord, SpanRecord, Usage
@@ -78,7 +79,7 @@ def _model_parts(call: ModelCall) -> dict[str, Any]:
     return {
         "phases": split.phases,
         "server_parts_ns": split.server_parts_ns,
-        "notes": split.notes,
+        "notes": (*split.notes, *(f"rejected {name}: {reason}" for name, reason in split.rejected.items())),
         "settings": read_settings(call),
         "usage": _usage(call),
         "marks": _marks(call),
@@ -114,6 +115,7 @@ def _marks(call: ModelCall) -> Marks:
         first_tool_ns=since_start(call.first_tool_ns),
         last_content_ns=since_start(call.last_content_ns),
         chunks=call.chunks,
+        arrivals=pack_arrivals(call.arrivals_ns),
     )
 
 
@@ -134,6 +136,8 @@ def _attempt(attempt: Attempt) -> AttemptRecord:
         headers_ns=since_start(attempt.headers_ns),
         first_byte_ns=since_start(attempt.first_byte_ns),
         reads=attempt.reads,
+        read_bytes=attempt.read_bytes,
+        arrivals=pack_arrivals(attempt.read_times_ns),
         error=attempt.error,
         headers=attempt.headers,
     )

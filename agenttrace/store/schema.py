@@ -65,6 +65,7 @@ CREATE TABLE spans (
     first_tool_ns        BIGINT,
     last_content_ns      BIGINT,
     chunks               BIGINT,            -- non-empty chunks of a stream; NULL when the call did not stream
+    arrivals             VARCHAR,           -- when each came: microseconds from one to the next, packed (zlib, base64)
     settings             JSON,              -- a reference: dimension to {value, voice, source}, stored once
     tags                 VARCHAR[],
     metadata             JSON USING COMPRESSION zstd,
@@ -125,6 +126,8 @@ CREATE TABLE attempts (
     headers_ns    BIGINT,
     first_byte_ns BIGINT,
     reads         BIGINT,
+    read_bytes    BIGINT,             -- of the body, over the reads that were timed
+    arrivals      VARCHAR,            -- when each read of a stream came: microseconds, packed as in spans
     error         VARCHAR,
     headers       JSON
 );

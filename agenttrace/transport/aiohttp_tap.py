@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
@@ -9,16 +11,34 @@ import orjson
 
 from agenttrace.steps import OpenAttempt
 from agenttrace.transport.observing import begin, count_fault, ended, open_model_call, received, responded, traceparent
+from agenttrace.transport.wrapping import unwrap, wrap
+
+LEAVING = ("close", "release")
+"""Methods of a response after which nothing more of its body is read."""
 
 _watched: dict[int, OpenAttempt] = {}
-"""Reader (by id, until its body's end) to attempt: readers have no room for an attribute and cannot be weakly referred to."""
+"""Reader (by id, for as long as its response lives) to attempt: readers have no room for an attribute of ours."""
 
 
 def tap_aiohttp(module: Any) -> None:
-    """Wrap `ClientSession._request`, through which every request goes, and the readers of bodies."""
-    session, reader = module.ClientSession, module.StreamReader
-    original = session._request
+    """Wrap `ClientSession._request`, through which every request goes, and what readers of bodies are told."""
+    wrap(module.ClientSession, "_request", _requester)
+    wrap(module.StreamReader, "feed_data", _feeder)
+    wrap(module.StreamReader, "set_exception", _breaker)
+    for method in LEAVING:
+        wrap(module.ClientResponse, method, _leaver)
 
+
+def untap_aiohttp(module: Any) -> None:
+    """Take the wrapping off again."""
+    unwrap(module.ClientSession, "_request")
+    unwrap(module.StreamReader, "feed_data")
+    unwrap(module.StreamReader, "set_exception")
+    for method in LEAVING:
+        unwrap(module.ClientResponse, method)
+
+
+def _requester(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     async def request(self: Any, method: str, url: Any, **options: Any) -> Any:
         attempt = _begin(self, url, options)
@@ -32,24 +52,38 @@ def tap_aiohttp(module: Any) -> None:
         _watch(attempt, response)
         return response
 
-    original_feed = reader.feed_data
+    return request
 
-    @wraps(original_feed)
+
+def _feeder(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
     def feed_data(self: Any, data: bytes, *arguments: Any) -> Any:
         attempt = _watched.get(id(self))
         if attempt is not None:
             received(attempt, bytes(data))
-        return original_feed(self, data, *arguments)
+        return original(self, data, *arguments)
 
-    session._request = request
-    reader.feed_data = feed_data
+    return feed_data
 
 
-def untap_aiohttp(module: Any) -> None:
-    """Take the wrapping off again."""
-    session, reader = module.ClientSession, module.StreamReader
-    session._request = session._request.__wrapped__
-    reader.feed_data = reader.feed_data.__wrapped__
+def _breaker(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def set_exception(self: Any, error: BaseException, *arguments: Any) -> Any:
+        attempt = _watched.pop(id(self), None)
+        if attempt is not None:
+            ended(attempt, error)
+        return original(self, error, *arguments)
+
+    return set_exception
+
+
+def _leaver(original: Callable[..., Any]) -> Callable[..., Any]:
+    @wraps(original)
+    def leave(self: Any, *arguments: Any) -> Any:
+        _finish(id(getattr(self, "content", None)))
+        return original(self, *arguments)
+
+    return leave
 
 
 def _begin(session: Any, url: Any, options: dict[str, Any]) -> OpenAttempt | None:
@@ -86,6 +120,7 @@ def _watch(attempt: OpenAttempt, response: Any) -> None:
         key = id(reader)
         _watched[key] = attempt
         reader.on_eof(lambda: _finish(key))
+        weakref.finalize(response, _finish, key).atexit = False  # a response that is dropped unread
     except Exception as error:
         count_fault(error)
 

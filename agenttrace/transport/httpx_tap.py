@@ -18,12 +18,10 @@ from agenttrace.transport.observing import (
     responded,
     traceparent,
 )
+from agenttrace.transport.wrapping import unwrap, wrap
 
 Trace: TypeAlias = Callable[[str, Any], Any]
 """httpcore's trace extension: a function in a sync client, a coroutine function in an async one."""
-
-_wrappers: list[tuple[Callable[..., Any], Callable[..., Any]]] = []
-"""What we made of a method, and what it was."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,38 +36,15 @@ class Watched:
 
 def tap_httpx(module: Any) -> None:
     """Wrap the transports of `httpx` or `httpx2`. Subclasses that call `super()` are seen, others are not."""
-    sync, sync_stream = module.HTTPTransport.handle_request, _sync_stream(module)
-    asynchronous, async_stream = module.AsyncHTTPTransport.handle_async_request, _async_stream(module)
-    if not _is_tapped(sync):
-        module.HTTPTransport.handle_request = _remember(_sync_handler(sync, sync_stream), sync)
-    if not _is_tapped(asynchronous):
-        ours = _remember(_async_handler(asynchronous, async_stream), asynchronous)
-        module.AsyncHTTPTransport.handle_async_request = ours
+    sync_stream, async_stream = _sync_stream(module), _async_stream(module)
+    wrap(module.HTTPTransport, "handle_request", lambda original: _sync_handler(original, sync_stream))
+    wrap(module.AsyncHTTPTransport, "handle_async_request", lambda original: _async_handler(original, async_stream))
 
 
 def untap_httpx(module: Any) -> None:
-    """Take the wrapping off again. Where somebody wrapped the method after us, ours stays inside theirs."""
-    for owner, method in (
-        (module.HTTPTransport, "handle_request"),
-        (module.AsyncHTTPTransport, "handle_async_request"),
-    ):
-        for ours, original in _wrappers:
-            if getattr(owner, method) is ours:
-                setattr(owner, method, original)
-
-
-def _remember(ours: Callable[..., Any], original: Callable[..., Any]) -> Callable[..., Any]:
-    _wrappers.append((ours, original))
-    return ours
-
-
-def _is_tapped(method: Any) -> bool:
-    """Whether ours is in there, under whatever others wrapped around it: twice would count each request twice."""
-    while method is not None:
-        if any(method is ours for ours, _ in _wrappers):
-            return True
-        method = getattr(method, "__wrapped__", None)
-    return False
+    """Take the wrapping off again."""
+    unwrap(module.HTTPTransport, "handle_request")
+    unwrap(module.AsyncHTTPTransport, "handle_async_request")
 
 
 def _sync_handler(original: Callable[..., Any], stream: Any) -> Callable[..., Any]:

@@ -31,6 +31,7 @@ MARKS = {
     "connect_unix_socket.complete": "connect_end",
     "setup_socks5_connection.complete": "connect_end",
     "start_tls.complete": "connect_end",
+    "send_request_headers.started": "send_start",
     "send_request_body.complete": "sent",
     "receive_response_headers.complete": "headers_at",
 }

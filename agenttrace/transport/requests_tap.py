@@ -2,54 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import wraps
 from typing import Any
 from urllib.parse import urlsplit
 
-from agenttrace.steps import OpenAttempt
+from agenttrace.steps import OpenAttempt, OpenStep
 from agenttrace.transport.observing import begin, count_fault, ended, open_model_call, received, responded, traceparent
+from agenttrace.transport.wrapping import unwrap, wrap
 
 
 def tap_requests(module: Any) -> None:
     """Wrap `requests.adapters.HTTPAdapter.send`, through which every request of a session goes."""
-    adapter = module.adapters.HTTPAdapter
-    original = adapter.send
+    wrap(module.adapters.HTTPAdapter, "send", _sender)
 
+
+def untap_requests(module: Any) -> None:
+    """Take the wrapping off again."""
+    unwrap(module.adapters.HTTPAdapter, "send")
+
+
+def _sender(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
     def send(self: Any, request: Any, *arguments: Any, **options: Any) -> Any:
-        attempt = _begin(request)
-        if attempt is None:
+        step = open_model_call()
+        attempt = None if step is None else _begin(step, request)
+        if step is None or attempt is None:
             return original(self, request, *arguments, **options)
+        header = _put_header(step, request)
         try:
             response = original(self, request, *arguments, **options)
         except BaseException as error:
             ended(attempt, error)
             raise
+        finally:
+            _take_header(header, request)
         return _watch(attempt, response)
 
-    adapter.send = send
+    return send
 
 
-def untap_requests(module: Any) -> None:
-    """Take the wrapping off again."""
-    adapter = module.adapters.HTTPAdapter
-    adapter.send = adapter.send.__wrapped__
-
-
-def _begin(request: Any) -> OpenAttempt | None:
-    step = open_model_call()
-    if step is None:
-        return None
+def _begin(step: OpenStep, request: Any) -> OpenAttempt | None:
     try:
         url = urlsplit(request.url)
         body = request.body.encode() if isinstance(request.body, str) else request.body
-        attempt = begin(step, url.hostname if url.port is None else f"{url.hostname}:{url.port}", url.path, body)
-        request.headers.setdefault("traceparent", traceparent(step))
-        return attempt
+        return begin(step, url.hostname if url.port is None else f"{url.hostname}:{url.port}", url.path, body)
     except Exception as error:
         count_fault(error)
         return None
+
+
+def _put_header(step: OpenStep, request: Any) -> str | None:
+    """Our `traceparent`, which is in the request now; None where there was one."""
+    try:
+        if "traceparent" not in request.headers:
+            header = request.headers["traceparent"] = traceparent(step)
+            return header
+    except Exception as error:
+        count_fault(error)
+    return None
+
+
+def _take_header(header: str | None, request: Any) -> None:
+    """The request is the caller's, who may send it again: under another model call, or under none."""
+    try:
+        if header is not None and request.headers.get("traceparent") == header:
+            del request.headers["traceparent"]
+    except Exception as error:
+        count_fault(error)
 
 
 def _watch(attempt: OpenAttempt, response: Any) -> Any:

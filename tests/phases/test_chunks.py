@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agenttrace.phases.chunks import (
     arrival_batches_ns,
     burst_index,
     chunk_gaps_ns,
     longest_gap_bounds_ns,
     mean_gap_bounds_ns,
+    pack_arrivals,
+    unpack_arrivals,
 )
 
 MS = 1_000_000
@@ -42,3 +46,27 @@ def test_burst_index() -> None:
     assert burst_index(100, 100) == 0
     assert burst_index(10, 100) == 0.9
     assert burst_index(3, 0) is None
+
+
+def test_arrivals_are_kept_small_and_to_the_microsecond() -> None:
+    """What was packed is unpacked, in three characters an arrival or fewer."""
+    arrivals = tuple(500 * MS + number * 20 * MS + number % 7 * 1000 for number in range(1000))
+    packed = pack_arrivals(arrivals)
+    assert packed is not None
+    assert unpack_arrivals(packed) == arrivals
+    assert len(packed) < 3 * len(arrivals)
+
+
+@pytest.mark.parametrize("arrivals", [[5 * MS, 2 * MS], [0, 10**18], [1, 2, 3]])
+def test_no_arrivals_are_too_strange_to_keep(arrivals: list[int]) -> None:
+    """Backwards, hours apart, closer than a microsecond: as many as there were, none before the one it follows."""
+    kept = unpack_arrivals(pack_arrivals(arrivals))
+    assert len(kept) == len(arrivals)
+    assert list(kept) == sorted(kept)
+
+
+@pytest.mark.parametrize("packed", [None, "", "no", "AAAA", "eJwDAAAAAAE="])
+def test_damaged_arrivals_are_none(packed: str | None) -> None:
+    """What cannot be unpacked was not seen."""
+    assert unpack_arrivals(packed) == ()
+    assert pack_arrivals([]) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -11,6 +12,8 @@ import aiohttp
 import pytest
 import requests
 
+from agenttrace.transport.aiohttp_tap import _watched, tap_aiohttp
+from agenttrace.transport.requests_tap import tap_requests
 from agenttrace.transport.tap import install_tap, remove_tap
 from tests.model_server import TIMINGS, Exchange, chat_completion, serve
 from tests.transport.test_tap import attempts, drop, model_call
@@ -97,3 +100,64 @@ def test_a_request_outside_of_a_model_call_passes_through(ask: Ask) -> None:
         ask(server.url, {})
     assert server.asked[0].headers["traceparent"] is None
     assert step.attempts is None
+
+
+@pytest.mark.parametrize(
+    ("owner", "method"), [(requests.adapters.HTTPAdapter, "send"), (aiohttp.ClientSession, "_request")]
+)
+def test_a_client_is_wrapped_once(owner: type, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Installing again, even under another's wrapping, counts no request twice."""
+    ours = getattr(owner, method)
+
+    def theirs(self: Any, *arguments: Any, **options: Any) -> Any:
+        return ours(self, *arguments, **options)
+
+    theirs.__wrapped__ = ours  # type: ignore[attr-defined]  # as functools.wraps does
+    monkeypatch.setattr(owner, method, theirs)
+    {"send": tap_requests, "_request": tap_aiohttp}[method](requests if method == "send" else aiohttp)
+    assert getattr(owner, method) is theirs
+
+
+def test_a_request_object_is_given_back_as_it_was() -> None:
+    """A prepared request may be sent again under another call: our header is not on it."""
+    step = model_call()
+    with serve(chat_completion) as server, requests.Session() as session:
+        session.trust_env = False
+        request = session.prepare_request(requests.Request("POST", server.url, json={}))
+        session.send(request)
+        assert "traceparent" not in request.headers
+        request.headers["traceparent"] = "the user's"
+        session.send(request)
+        assert request.headers["traceparent"] == "the user's"
+    assert server.asked[0].headers["traceparent"] is not None
+    assert len(attempts(step)) == 2
+
+
+def endless(exchange: Exchange) -> None:
+    """A stream whose first part comes and whose second never does."""
+    exchange.begin_stream()
+    exchange.event({"usage": {"prompt_tokens": 3}})
+    exchange.rfile.read(1)  # until the client hangs up
+
+
+@pytest.mark.parametrize("leave", ["close", "release", "drop"])
+def test_a_body_that_is_left_early_ends_its_attempt(leave: str) -> None:
+    """Closed, released or simply dropped: nothing is watched for ever, and no later body is taken for this one."""
+
+    async def ask(url: str) -> None:
+        async with aiohttp.ClientSession() as session:
+            response = await session.post(url, json={})
+            await response.content.readline()
+            if leave != "drop":
+                getattr(response, leave)()
+                assert not _watched
+            del response
+            gc.collect()
+
+    step = model_call()
+    with serve(endless) as server:
+        asyncio.run(ask(server.url))
+    gc.collect()
+    assert not _watched
+    [attempt] = attempts(step)
+    assert attempt.end_ns is not None

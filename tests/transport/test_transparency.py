@@ -222,6 +222,44 @@ def test_a_connection_that_was_open_has_no_connect_times(client: tuple[Any, bool
     assert second.sent_ns is not None
 
 
+@pytest.mark.parametrize("name", ["httpx", "httpx2"])
+def test_waiting_for_a_free_connection_is_seen(name: str) -> None:
+    """With one connection, the second request's sending begins when the first one's answer is read."""
+    module = importlib.import_module(name)
+    install_tap()
+    limits = module.Limits(max_connections=1)
+    answered = threading.Event()
+
+    def slow(exchange: Exchange) -> None:
+        if len(exchange.server.asked) == 1:
+            answered.wait(10)
+        chat_completion(exchange)
+
+    async def both(url: str) -> list[Any]:
+        steps = []
+
+        async def ask() -> None:
+            steps.append(model_call())
+            await http.post(url, json={})
+
+        async with module.AsyncClient(trust_env=False, limits=limits) as http:
+            first = asyncio.create_task(ask())
+            while not len(server.asked):
+                await asyncio.sleep(0.01)  # until the first one holds the connection
+            second = asyncio.create_task(ask())
+            while len(steps) < 2 or not steps[1].attempts:
+                await asyncio.sleep(0.01)  # until the second one waits
+            answered.set()
+            await asyncio.gather(first, second)
+        return steps
+
+    with serve(slow) as server:
+        first, second = (attempts(step)[0] for step in asyncio.run(both(server.url)))
+    assert second.send_start_ns is not None
+    assert first.end_ns is not None
+    assert second.start_ns < first.end_ns <= second.send_start_ns
+
+
 @pytest.mark.parametrize("part", ["_keep", "kept_headers"])
 def test_a_fault_while_reading_is_counted_and_not_felt(
     client: tuple[Any, bool], part: str, monkeypatch: pytest.MonkeyPatch
@@ -240,7 +278,7 @@ def test_a_fault_while_reading_is_counted_and_not_felt(
     assert attempts(step)[0].end_ns is not None
 
 
-@pytest.mark.parametrize("readings", range(8))
+@pytest.mark.parametrize("readings", range(9))
 def test_a_broken_clock_is_not_felt(client: tuple[Any, bool], readings: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every mark may fail, from the first to the last, and the request goes on."""
     module, asynchronous = client
@@ -256,7 +294,7 @@ def test_a_broken_clock_is_not_felt(client: tuple[Any, bool], readings: int, mon
         monkeypatch.setattr(clock, "monotonic_ns", failing)
         assert post(module, server, asynchronous, {}).json()["model"] == "served-model"
     assert len(step.attempts or ()) == min(readings, 1)
-    assert (tap_faults()[0] > 0) == (readings < 7)  # start, connecting twice, sent, head, read, end
+    assert (tap_faults()[0] > 0) == (readings < 8)  # start, connecting twice, sending, sent, head, read, end
 
 
 @pytest.mark.parametrize("protocol", ["http11", "http2"])
