@@ -123,7 +123,7 @@ def tables(results: Results, goals: Sequence[Target]) -> list[Table]:
             cpu, wall = found["added_cpu_ms"], found["added_wall_ms"]
             share = f"{ours / cpu:.2f}" if tracer in PEERS and cpu > 0 else ""
             missing = ", ".join(found.get("missing", ()))
-            table.add_row(tracer, f"{cpu:.2f}", f"{wall:.2f}", share, str(found.get("spans", "")), missing)
+            table.add_row(tracer, f"{cpu:.2f}", f"{wall:.2f}", share, str(found.get("spans") or ""), missing)
         drawn.append(table)
     table = Table(title="targets")
     for column in ("", "at most", "seen", ""):
