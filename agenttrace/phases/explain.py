@@ -44,6 +44,9 @@ class Explanation:
     """By phase, part or field: the number as the server wrote it, with its unit."""
 
 
+UNREAD = "nothing here says how long the server took in a shape that is known: only what the client saw is divided"
+
+
 def explain_response(document: Mapping[str, object]) -> Explanation:
     """Explain `{"provider", "payload", "headers", "client"}`; each may be missing. Never raises on what is inside them.
 
@@ -60,7 +63,8 @@ def explain_response(document: Mapping[str, object]) -> Explanation:
     believed = divided.report
     ttft = believed.ttft_ns if believed.ttft_ns is not None else server_ttft_ns(believed.phases)
     rates, rate_notes = _rates(divided.phases, believed, client, ttft)
-    notes = (*client.notes, *divided.notes, *rate_notes)
+    unread = () if report is not None and report.says_time else (UNREAD,)
+    notes = (*unread, *client.notes, *divided.notes, *rate_notes)
     return Explanation(
         provider=name,
         phases=divided.phases,
