@@ -113,6 +113,10 @@ class OpenStep:
     arrivals: array[int] | None = None
     """When each chunk that held something came, monotonic nanoseconds; bounded, `chunks` counts on."""
     attempts: list[OpenAttempt] | None = None
+    loop_lag: int = 0
+    """By how much the event loop was late at the most while the call was open; nanoseconds."""
+    own_ns: int = 0
+    """What our own callbacks took between the chunks of a stream."""
     asked_at: int | None = None
     """Of a tool: when the model call that asked for it ended. Monotonic nanoseconds."""
     tool_asks: dict[str, int] | None = None
@@ -219,6 +223,10 @@ class ModelCall(Step):
     first_content_ns: int | None = None
     first_tool_ns: int | None = None
     last_content_ns: int | None = None
+    loop_lag_ns: int = 0
+    """By how much the event loop was late at the most: marks may be late by that."""
+    own_ns: int = 0
+    """What our own callbacks took while the call streamed."""
     chunks: int | None = None
     arrivals_ns: Sequence[int] = ()
     """When each chunk that held something came, from the call's start; bounded."""

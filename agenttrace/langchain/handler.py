@@ -19,6 +19,7 @@ from opentelemetry import trace
 from agenttrace import clock
 from agenttrace.langchain import ambient
 from agenttrace.langchain.chunks import mark_chunk, mark_event
+from agenttrace.langchain.loop_lag import watch_loop
 from agenttrace.langchain.missing_tools import never_started, note_asked, note_started
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
 from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
@@ -114,11 +115,13 @@ class CallbackHandler(BaseCallbackHandler):
         try:
             entry = self._steps.get(run_id.int)
             if entry is not None and entry.step.owner is self:
-                mark_chunk(entry.step, clock.monotonic_ns(), token, chunk)
+                step, now = entry.step, clock.monotonic_ns()
+                mark_chunk(step, now, token, chunk)
                 if token and type(token) is str:
                     if entry.partial is None:
                         entry.partial = StringIO()
                     entry.partial.write(token)
+                step.own_ns += clock.monotonic_ns() - now
         except Exception as error:
             self.sink.count_error(error)
 
@@ -210,6 +213,7 @@ class CallbackHandler(BaseCallbackHandler):
         self._steps.add(run_id.int, Entry(step, facts, proxy, [sink], [], self._vanished.watch(run_id)))
         if kind == "model":
             self._vanished.watch_task(run_id.int)
+            watch_loop(step)
         sink.put(partial(build_start, step, facts))
 
     def _open_step(

@@ -153,6 +153,8 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         first_content_ns=moment(step.first_content),
         first_tool_ns=moment(step.first_tool),
         last_content_ns=moment(step.last_content),
+        loop_lag_ns=step.loop_lag,
+        own_ns=step.own_ns,
         chunks=step.chunks or None,
         arrivals_ns=[at - step.start for at in step.arrivals or ()],
         seen_attempts=tuple(step.attempts or ()),

@@ -122,13 +122,13 @@ def _put_rest(ledger: Ledger, left: int, exchange_ns: int) -> None:
     total_ns = ledger.report.total_ns
     low = sum(phase.low_ns or 0 for phase in taken) if total_ns is None else min(total_ns, exchange_ns)
     high = sum(phase.high_ns or 0 for phase in taken)
-    ns = max(left, 0)
+    ns, spoiled = max(left, 0), ledger.view.spoiled_ns
     ledger.put(
         PhaseTiming(
             name=name,
             ns=ns,
-            low_ns=0 if name == "delivery" else min(max(exchange_ns - high, 0), ns),
-            high_ns=exchange_ns - low if left >= 0 else tolerance_ns(ledger.report, exchange_ns),
+            low_ns=0 if name == "delivery" else min(max(exchange_ns - high - spoiled, 0), ns),
+            high_ns=(exchange_ns - low if left >= 0 else tolerance_ns(ledger.report, exchange_ns)) + spoiled,
             source="derived",
             method=REMAINDER,
             definition=MEANING[name]

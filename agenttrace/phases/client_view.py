@@ -9,7 +9,7 @@ unknown. Stretches outside the call, overlapping or out of order are clamped: th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from agenttrace.phases.chunks import BUFFERED, burst_index
 from agenttrace.phases.names import CLIENT
@@ -25,6 +25,9 @@ CONNECT = "opening the last request's connection, TLS included"
 CONNECT_REUSED = "the last request's connection was open already"
 RETRY = "first request's start until the last one's: failed requests and the waits between them"
 UNSEEN = "HTTP requests were not observed"
+
+LAG_TOLD_NS = 5_000_000
+"""Below this an event loop's lag widens the bounds and is not worth a note."""
 
 EXCHANGE_FAILED = ("error", "timed_out", "cancelled", "abandoned")
 """States in which the response may not have been read to its end."""
@@ -42,6 +45,8 @@ class ClientView:
     """The last request, connection open, until its last byte: what the server and the network share."""
     after_ns: int = 0
     """Last byte to call end: parsing, callbacks."""
+    spoiled_ns: int = 0
+    """By how much moments may have been noted late: the event loop's lag and our own callbacks."""
     sent_ns: int = 0
     """Offset at which the request had left; 0 where that was not seen. The server cannot begin before."""
     first_token_ns: int | None = None
@@ -73,10 +78,12 @@ def view_of(call: ModelCall, *, reasoning_tokens: int | None) -> ClientView:
             e2e_ns=None, before=unseen, is_streamed=call.is_streamed, is_local=call.is_local, notes=(note,)
         )
     notes = _notes(call)
+    spoiled = max(call.loop_lag_ns, 0) + max(call.own_ns, 0)
     tries = _tries(call.attempts)
     began, finished, before = call.start_ns, call.end_ns, unseen
     if tries and not call.is_local:
         began, finished, before = cut(call.start_ns, call.end_ns, tries)
+        before = tuple(_loosened(phase, spoiled) for phase in before)
     elif not call.is_local:
         notes.append("attempts_unobserved: preparation, connecting and retries cannot be told from the network")
     moments = (call.first_reasoning_ns, call.first_content_ns, call.first_tool_ns)
@@ -91,6 +98,7 @@ def view_of(call: ModelCall, *, reasoning_tokens: int | None) -> ClientView:
         before=before,
         exchange_ns=finished - began,
         after_ns=call.end_ns - finished,
+        spoiled_ns=spoiled,
         sent_ns=sent if sent is not None and first is not None and sent <= first else 0,
         first_token_ns=first,
         last_token_ns=offset(call.last_content_ns, began, finished),
@@ -140,6 +148,13 @@ def cut(start: int, end: int, tries: Sequence[Attempt]) -> tuple[int, int, tuple
     return began, finished, (_seen("client_prep", prep, CLIENT_PREP), connect, _seen("retry_backoff", retry, RETRY))
 
 
+def _loosened(phase: PhaseTiming, spoiled_ns: int) -> PhaseTiming:
+    """A stretch whose ends may have been noted late: the one at its end, and the one at its beginning."""
+    if phase.ns is None or not spoiled_ns:
+        return phase
+    return replace(phase, low_ns=max(phase.ns - spoiled_ns, 0), high_ns=phase.ns + spoiled_ns)
+
+
 def _overlap(start: int, end: int, other_start: int, other_end: int) -> int:
     return max(min(end, other_end) - max(start, other_start), 0)
 
@@ -165,6 +180,10 @@ def _notes(call: ModelCall) -> list[str]:
     if answered > 1:
         notes.append(f"{answered} requests were answered in this call: the server's report is the last one's")
     output = call.tokens.get("output")
+    if call.loop_lag_ns > LAG_TOLD_NS:
+        notes.append(
+            f"the event loop was late by up to {call.loop_lag_ns / 1e6:.0f} ms: what the client saw may be late by as much"
+        )
     bursts = burst_index(call.chunks or 0, output or 0)
     if call.is_streamed and call.chunks and bursts is not None and bursts > BUFFERED:
         notes.append(
