@@ -10,14 +10,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from agenttrace.evaluation.cases import Case
+    from agenttrace.evaluation.score import Score
+    from agenttrace.evaluation.suite import Suite
     from agenttrace.judging import compare
     from agenttrace.recording import AgentTraceHandler, install, record
     from agenttrace.store.reading import open_store
 
-__all__ = ["AgentTraceHandler", "compare", "install", "open_store", "record"]
+__all__ = ["AgentTraceHandler", "Case", "Score", "Suite", "compare", "install", "open_store", "record"]
 
 _HOMES = {
     "AgentTraceHandler": "agenttrace.recording",
+    "Case": "agenttrace.evaluation.cases",
+    "Score": "agenttrace.evaluation.score",
+    "Suite": "agenttrace.evaluation.suite",
     "compare": "agenttrace.judging",
     "install": "agenttrace.recording",
     "open_store": "agenttrace.store.reading",

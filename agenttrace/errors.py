@@ -6,6 +6,9 @@ AgentTraceError
 │   ├── UnknownDimension              `--changed` names no setting
 │   ├── UnknownCallSite               `--changed` names a call site that neither run has
 │   ├── UndeclarableDimension         `--changed` names what can never differ on purpose
+│   ├── InvalidSuite                  a suite cannot be run as it is
+│   ├── InvalidCases                  its cases cannot be used
+│   ├── SuiteChanged                  it is another one than the run that is to be gone on with
 │   └── InvalidRecord        exit 3   a line of an imported file cannot be read
 ├── NoModelCalls             exit 12  a run has nothing that could be compared
 ├── StoreError               exit 3
@@ -25,6 +28,9 @@ AgentTraceError
 │   ├── PhoenixNotHealthy
 │   ├── PhoenixRunning
 │   └── PhoenixIncomplete
+├── EvaluationError          exit 3
+│   ├── CasesUnreachable
+│   └── RunUnderWay                   another process is at this run
 ├── PortInUse                exit 3
 └── MissingExtra             exit 3   an optional part is not installed
 
@@ -73,6 +79,24 @@ class UndeclarableDimension(UsageError):
     """What was declared to differ decides what is measured, so it can never be what is tested."""
 
     slug = "undeclarable-dimension"
+
+
+class InvalidSuite(UsageError):
+    """A suite cannot be imported, or cannot be run as it is; nothing was run."""
+
+    slug = "invalid-suite"
+
+
+class InvalidCases(UsageError):
+    """The cases of a suite cannot be used; nothing was run."""
+
+    slug = "invalid-cases"
+
+
+class SuiteChanged(UsageError):
+    """The suite is not the one that began the run; nothing was run."""
+
+    slug = "suite-changed"
 
 
 class InvalidRecord(UsageError):
@@ -200,6 +224,24 @@ class PhoenixIncomplete(ExportError):
     """Phoenix acknowledged spans and does not have them."""
 
     slug = "phoenix-incomplete"
+
+
+class EvaluationError(AgentTraceError):
+    """An evaluation cannot begin, or cannot go on."""
+
+    slug = "evaluation"
+
+
+class CasesUnreachable(EvaluationError):
+    """The cases lie on a server that does not give them."""
+
+    slug = "cases-unreachable"
+
+
+class RunUnderWay(EvaluationError):
+    """Another process is at the same run, or the same shard of it."""
+
+    slug = "run-under-way"
 
 
 class PortInUse(AgentTraceError):

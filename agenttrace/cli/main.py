@@ -24,6 +24,7 @@ COMMANDS = {
     "import": "import_file",
     "settings": "settings",
     "compare": "compare",
+    "eval": "eval",
     "explain-response": "explain_response",
     "view": "view",
     "doctor": "doctor",

@@ -7,7 +7,7 @@ of the dimensions: `data.cases` and `data.expected` (a hash by case), `evaluator
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +23,8 @@ class RecordedSuite:
     cases: tuple[str, ...]
     """In the suite's order, which decides about shards."""
     repetitions: int
+    task: tuple[str, str] = ("", "")
+    """The name of what was tried, and a digest of its code."""
     shards: int = 1
     """How many parts the run was divided into; each part's results come from a process of its own."""
     settings: Mapping[str, JSON] = field(default_factory=dict)
@@ -57,7 +59,7 @@ class RecordedSuite:
 
 def suite_metadata(suite: RecordedSuite) -> dict[str, Any]:
     """The suite as a run's metadata hold it."""
-    plan = {"name": suite.name, "repetitions": suite.repetitions, "shards": suite.shards}
+    plan = {"name": suite.name, "repetitions": suite.repetitions, "shards": suite.shards, "task": list(suite.task)}
     return {"suite": plan, "settings": dict(suite.settings)}
 
 
@@ -69,6 +71,12 @@ def recorded_suite(run: RunRecord) -> RecordedSuite | None:
     cases, repetitions, shards = settings.get("data.cases"), plan.get("repetitions"), plan.get("shards", 1)
     if not isinstance(cases, Mapping) or not isinstance(repetitions, int) or not isinstance(shards, int):
         return None
+    task = plan.get("task")
     return RecordedSuite(
-        name=str(plan.get("name")), cases=tuple(cases), repetitions=repetitions, shards=shards, settings=settings
+        name=str(plan.get("name")),
+        cases=tuple(cases),
+        repetitions=repetitions,
+        task=(str(task[0]), str(task[1])) if isinstance(task, Sequence) and len(task) == 2 else ("", ""),
+        shards=shards,
+        settings=settings,
     )

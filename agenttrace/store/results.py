@@ -41,7 +41,7 @@ class ResultRecord:
     """What another tool said of its model calls; empty where the calls are stored themselves."""
     trace_id: str | None = None
     detail: Mapping[str, JSON] = field(default_factory=dict)
-    """What nobody calculates with: `reasons`, `labels` and `errors` by evaluator, and the `attempts` that were made."""
+    """What nobody calculates with: `reasons`, `labels` and `errors` by evaluator, and the `tries` that were made."""
 
 
 def result_row(run_id: str, result: ResultRecord, content: ContentWriter) -> Row:

@@ -158,7 +158,7 @@ CREATE TABLE results (
     metrics       JSON,               -- name to number: seconds in names that end in _s
     settings      JSON,               -- a reference: dimension to {value, voice, source}, where another tool told them
     trace_id      VARCHAR,            -- NULL for a result without a trace
-    detail        JSON                -- reasons, labels and errors by evaluator, and every attempt that was made
+    detail        JSON                -- reasons, labels and errors by evaluator, and what each try came to
 );
 
 -- Finished steps that a place to export to has confirmed; they are not sent there again.

@@ -1,0 +1,60 @@
+"""Under what a run was made: the code's commit, the packages' versions, the machine and its load."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from hashlib import blake2b
+from importlib.metadata import distributions
+from pathlib import Path
+
+from agenttrace.steps import JSON
+
+GIT_TIMEOUT_S = 10
+
+
+def provenance(folder: Path, concurrency: int) -> dict[str, JSON]:
+    """By dimension: `code.commit` (where `folder` is in a checkout), `code.packages`, `environment`, `load`."""
+    commit = _commit(folder)
+    return {
+        **({"code.commit": commit} if commit else {}),
+        "code.packages": _packages(),
+        "environment": {
+            "python": platform.python_version(),
+            "system": f"{platform.system()} {platform.machine()}",
+            "processors": os.cpu_count(),
+        },
+        "load": {"concurrency": concurrency},
+    }
+
+
+def load_average() -> float | None:
+    """How many processes wanted this machine's processors, on average over a minute; None where nobody counts."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None
+
+
+def _commit(folder: Path) -> dict[str, JSON] | None:
+    commit = _git(folder, "rev-parse", "HEAD")
+    if commit is None:
+        return None
+    dirty = bool((_git(folder, "status", "--porcelain", "--untracked-files=no") or b"").strip())
+    changes = blake2b(_git(folder, "diff", "HEAD") or b"", digest_size=8).hexdigest() if dirty else None
+    return {"commit": commit.decode().strip(), "dirty": dirty, "changes": changes}
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    command = ["git", "-C", str(folder), "--no-optional-locks", *arguments]
+    try:
+        result = subprocess.run(command, capture_output=True, timeout=GIT_TIMEOUT_S, check=False)  # noqa: S603  # git, with our own arguments
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stdout if result.returncode == 0 else None
+
+
+def _packages() -> dict[str, JSON]:
+    versions = {(item.metadata["Name"] or "").lower(): item.version for item in distributions()}
+    return {name: versions[name] for name in sorted(versions) if name}
