@@ -59,7 +59,7 @@ def from_openevals(evaluator: Callable[..., Any], *, name: str | None = None, ju
         return {key: value for key, value in given.items() if takes_all or key in wanted}
 
     return Adapted(
-        name=name or getattr(evaluator, "__name__", "openevals"),
+        name=name or str(getattr(evaluator, "__name__", "openevals")),
         source=evaluator,
         prepare=prepare,
         call=lambda given: evaluator(**given),

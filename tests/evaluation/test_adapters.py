@@ -20,8 +20,14 @@ from tests.evaluation.builders import a_suite, some_cases, weather_agent
 
 async def test_a_function_of_openevals_is_given_what_it_takes(store: Path) -> None:
     """Its score is the case's, under the name it has here."""
-    run = a_suite(lambda given: given if given == "in 1" else "x", evaluators=[from_openevals(exact_match, name="same")]).run()
-    assert [result.scores for result in read_results(store, run.run_id)] == [{"same": 1.0}, {"same": 0.0}, {"same": 0.0}]
+    run = a_suite(
+        lambda given: given if given == "in 1" else "x", evaluators=[from_openevals(exact_match, name="same")]
+    ).run()
+    assert [result.scores for result in read_results(store, run.run_id)] == [
+        {"same": 1.0},
+        {"same": 0.0},
+        {"same": 0.0},
+    ]
 
 
 async def test_a_judge_of_openevals_is_a_traced_call_site(store: Path) -> None:
@@ -46,7 +52,11 @@ async def test_a_trajectory_of_agentevals_sees_the_agents_messages(store: Path) 
     """The output's messages against those that are expected."""
     expected = [
         {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": "", "tool_calls": [{"function": {"name": "weather", "arguments": '{"city": "Rome"}'}}]},
+        {
+            "role": "assistant",
+            "content": "",
+            "tool_calls": [{"function": {"name": "weather", "arguments": '{"city": "Rome"}'}}],
+        },
         {"role": "tool", "content": "sunny in Rome"},
         {"role": "assistant", "content": "It is sunny."},
     ]
