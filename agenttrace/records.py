@@ -186,6 +186,10 @@ class SpanRecord:
         return None
 
 
+EVALUATION = "evaluation"
+"""Key of a run's metadata under which its suite is kept: it is told of the run, and not of each of its traces."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:
     """One recorded execution with one intent; holds one or more traces."""

@@ -1,6 +1,6 @@
 """What a run keeps of the suite that made it: which attempts were planned, and by what they were measured.
 
-It lies in the run's metadata. `suite` holds the plan; `settings` holds what was set for the run as a whole, under the names
+It lies in the run's metadata, under `evaluation`. There, `suite` holds the plan; `settings` holds what was set for the run as a whole, under the names
 of the dimensions: `data.cases` and `data.expected` (a hash by case), `evaluator.code` (a hash by evaluator),
 `evaluator.judge` (its settings by evaluator, where they can be read), `load`, `code.commit`, `code.packages`, `environment`.
 """
@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agenttrace.records import RunRecord
+from agenttrace.records import EVALUATION, RunRecord
 from agenttrace.steps import JSON
 
 
@@ -60,12 +60,15 @@ class RecordedSuite:
 def suite_metadata(suite: RecordedSuite) -> dict[str, Any]:
     """The suite as a run's metadata hold it."""
     plan = {"name": suite.name, "repetitions": suite.repetitions, "shards": suite.shards, "task": list(suite.task)}
-    return {"suite": plan, "settings": dict(suite.settings)}
+    return {EVALUATION: {"suite": plan, "settings": dict(suite.settings)}}
 
 
 def recorded_suite(run: RunRecord) -> RecordedSuite | None:
     """The suite that made the run; None for a run that no suite made."""
-    plan, settings = run.metadata.get("suite"), run.metadata.get("settings")
+    kept = run.metadata.get(EVALUATION)
+    if not isinstance(kept, Mapping):
+        return None
+    plan, settings = kept.get("suite"), kept.get("settings")
     if not isinstance(plan, Mapping) or not isinstance(settings, Mapping):
         return None
     cases, repetitions, shards = settings.get("data.cases"), plan.get("repetitions"), plan.get("shards", 1)

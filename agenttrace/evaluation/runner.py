@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from agenttrace.comparison.recorded_suite import RecordedSuite
+from agenttrace.comparison.recorded_suite import RecordedSuite, suite_metadata
 from agenttrace.errors import UsageError
 from agenttrace.evaluation.attempt import Attempt, Attempter, judge
 from agenttrace.evaluation.blocking import interrupt_blocking
@@ -33,6 +33,7 @@ from agenttrace.evaluation.traces import TraceCollector
 from agenttrace.langchain.pacing import Pacing
 from agenttrace.langchain.tasks import attempt_context
 from agenttrace.recording import Recording, record_run, trace_of
+from agenttrace.records import EVALUATION
 from agenttrace.steps import JSON
 from agenttrace.store.results import ResultRecord
 
@@ -207,8 +208,9 @@ class _Running:
             stack.enter_context(interrupt_blocking(self._suite.timeout_s))
             with _stop_on_signals(self.stop):
                 await self._work(iter(planned))
-            for side in self._sides:
-                side.recording.add_metadata(self._told(load))
+            for side, one in zip(self._sides, self._begun, strict=True):
+                kept = {**suite_metadata(one.suite)[EVALUATION], **self._told(load)}
+                side.recording.add_metadata({EVALUATION: kept})
         self._tell_missing()
 
     def stop(self, why: str) -> None:

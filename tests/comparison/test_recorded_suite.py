@@ -22,7 +22,8 @@ def test_a_suite_is_read_back_from_its_run() -> None:
 def test_a_run_that_no_suite_made_has_none() -> None:
     """Metadata of other origin, whatever they hold, are no suite."""
     assert recorded_suite(a_run()) is None
-    assert recorded_suite(a_run(metadata={"suite": "mine", "settings": {"data.cases": {}}})) is None
+    assert recorded_suite(a_run(metadata={"evaluation": "mine"})) is None
+    assert recorded_suite(a_run(metadata={"evaluation": {"suite": "mine", "settings": {"data.cases": {}}}})) is None
 
 
 def test_a_missing_shard_is_named() -> None:

@@ -44,8 +44,8 @@ async def test_a_judge_of_openevals_is_a_traced_call_site(store: Path) -> None:
     assert (result.scores, result.detail["reasons"]) == ({"short": 1.0}, {"short": "it is short"})
     sites = {span.call_site or "" for span in open_store().run_spans(run.run_id) if span.kind == "model"}
     assert all(site.startswith("evaluator:short") for site in sites)
-    settings: Any = open_store().run(run.run_id).metadata["settings"]
-    assert settings["evaluator.judge"] == {"short": {"model": "fake"}}
+    kept: Any = open_store().run(run.run_id).metadata["evaluation"]
+    assert kept["settings"]["evaluator.judge"] == {"short": {"model": "fake"}}
 
 
 async def test_a_trajectory_of_agentevals_sees_the_agents_messages(store: Path) -> None:

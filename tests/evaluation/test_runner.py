@@ -266,14 +266,17 @@ def test_two_tasks_take_turns_over_the_same_cases(store: Path) -> None:
     assert (old.outcomes, new.outcomes) == ({"scored": 8}, {"scored": 8})
     comparison = compare(open_store(), "r-old", "r-new")
     assert [(metric.name, metric.n) for metric in comparison.metrics if metric.kind == "score"] == [("exact", 8)]
-    assert open_store().run("r-old").metadata["interleaved"] is True
+    kept: Any = open_store().run("r-old").metadata["evaluation"]
+    assert kept["interleaved"] is True
 
 
 def test_a_run_says_under_what_it_was_made(store: Path) -> None:
     """Hashes of cases and evaluators, packages, machine, load; nothing of it changes between equal runs but the load."""
     suite = a_suite(cases=some_cases(2))
     first, second = suite.run("a"), suite.run("b")
-    settings: list[Any] = [open_store().run(run.run_id).metadata["settings"] for run in (first, second)]
+    kept: list[Any] = [open_store().run(run.run_id).metadata["evaluation"] for run in (first, second)]
+    settings = [one["settings"] for one in kept]
+    assert all(span.metadata.keys() == {"case", "repetition"} for span in open_store().run_spans(first.run_id))
     assert settings[0] == settings[1]
     assert set(settings[0]) >= {
         "data.cases",
