@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine, Mapping, Sequence
 from contextvars import Context
 from dataclasses import dataclass, field
 from typing import Any
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from agenttrace.comparison.evidence import Outcome
 from agenttrace.evaluation.blocking import interruptions
@@ -31,6 +32,8 @@ BACKOFF_S = 0.5
 
 MAX_BACKOFF_S = 30.0
 
+
+_ids = random.Random()
 
 _kept: list[asyncio.Task[Any]] = []
 """Calls that did not let go. Held until the process ends: one that is thrown away mid-way complains aloud."""
@@ -89,7 +92,8 @@ class Attempter:
                 return
 
     async def _call(self, case: Case, repetition: int, number: int) -> Try:
-        langchain_run = uuid4()
+        # Not uuid4, which asks the system for each: a random one is all that LangChain wants.
+        langchain_run = UUID(int=_ids.getrandbits(128), version=4)
         metadata: dict[str, JSON] = {"case": case.id, "repetition": repetition}
         if number > 1:
             metadata["try"] = number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, SupportsFloat
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +64,7 @@ class Judgement:
 
 
 def _number(value: Any) -> float:
-    if not isinstance(value, SupportsFloat):
+    if not isinstance(value, (int, float)) and not hasattr(value, "__float__"):  # numbers of numpy
         raise TypeError(f"it returned {'nothing' if value is None else type(value).__name__}, which is no score")
     number = float(value)
     if not math.isfinite(number):
