@@ -14,7 +14,7 @@ from agenttrace.evaluation.budgets import Limits
 from agenttrace.evaluation.cases import Case, checked
 from agenttrace.evaluation.evaluator import Evaluator, NamedEvaluator, code_digest, named_evaluators
 from agenttrace.evaluation.loading import load_cases
-from agenttrace.langchain.tasks import AnyRunnable, as_runnable
+from agenttrace.langchain.tasks import AnyRunnable, FunctionTask, as_runnable
 
 if TYPE_CHECKING:
     from agenttrace.evaluation.summary import EvaluatedRun
@@ -135,4 +135,4 @@ class Suite:
 
 def _code_of(task: AnyRunnable) -> str:
     """A digest of a function's code; of a Runnable that is made of others, only of what it is: its parts have no source."""
-    return code_digest(getattr(task, "func", None) or getattr(task, "afunc", None) or type(task))
+    return code_digest(task.function if isinstance(task, FunctionTask) else type(task))
