@@ -7,7 +7,7 @@ PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install phoenix peers demo test quality format clean
+.PHONY: help install phoenix engines peers demo test quality format clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -44,6 +44,14 @@ $(PEERS)/.installed: constraints-peers.txt pyproject.toml
 	@touch $@
 
 peers: install $(PEERS)/.installed ## other tracers, to measure beside, in .venv-peers
+
+# Large, and larger where there is no build of torch for processors alone: so not part of `install`.
+$(VENV)/.engines: constraints.txt $(INSTALLED)
+	@echo "Installing torch and transformers into $(VENV) …"
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt torch transformers langchain-huggingface
+	@touch $@
+
+engines: $(VENV)/.engines ## what the tests of engines inside the process need
 
 demo: install ## a real agent on a real local model: record it, look at it
 	@$(BIN)/agenttrace demo

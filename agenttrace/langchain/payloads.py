@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -18,8 +19,11 @@ from agenttrace.steps import JSON, ChainStep, ModelCall, OpenStep, Retrieval, St
 MAX_ERROR_TEXT = 20_000
 
 RETRY_TAG = "retry:attempt:"
-IN_PROCESS = ("huggingface-pipeline", "llamacpp", "llama-cpp", "chat-huggingface-pipeline")
-"""`ls_provider` or model types whose engine runs inside this process."""
+IN_PROCESS = ("HuggingFacePipeline", "LlamaCpp", "ChatLlamaCpp", "MLXPipeline", "ChatMLX")
+"""Classes of models whose engine runs inside this process."""
+
+HOLDS_ENGINE = re.compile(r"\bllm=(?:HuggingFacePipeline|MLXPipeline)\(")
+"""In the text of a chat model that serves any engine: one of these."""
 
 
 class StartFacts(NamedTuple):
@@ -137,7 +141,6 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         common["output"] = generations(result.generations)
     elif isinstance(end.payload, str):  # a stream that nobody ended: the text it brought
         common["output"] = {"role": "assistant", "content": end.payload}
-    metadata = start.metadata
     return ModelCall(
         **common,
         params=_mapping(plain(start.extra.get("invocation_params"))),
@@ -147,7 +150,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         tokens=_tokens(step, last, result),
         finish_reason=_finish_reason(response, result),
         is_streamed=step.chunks > 0,
-        is_local=str(metadata.get("ls_provider", "")).lower() in IN_PROCESS,
+        is_local=_runs_here(start.serialized or {}),
         first_byte_ns=moment(step.first_byte),
         first_reasoning_ns=moment(step.first_reasoning),
         first_content_ns=moment(step.first_content),
@@ -160,6 +163,17 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         seen_attempts=tuple(step.attempts or ()),
         anchor=step.anchor,
     )
+
+
+def _runs_here(serialized: Mapping[str, Any]) -> bool:
+    """Whether the model's engine runs inside this process, by its class, or by what a chat model says that it holds."""
+    path = serialized.get("id")
+    if isinstance(path, list) and path and path[-1] in IN_PROCESS:
+        return True
+    return HOLDS_ENGINE.search(str(serialized.get("repr", ""))[:REPR_READ]) is not None
+
+
+REPR_READ = 2_000
 
 
 def _last_message(result: LLMResult | None) -> BaseMessage | None:

@@ -18,10 +18,15 @@ from agenttrace.settings.tools import tool_settings
 from agenttrace.steps import JSON, ModelCall
 
 PATHS: Mapping[str, tuple[str, ...]] = {
-    "sampling.temperature": ("temperature", "options.temperature", "generationConfig.temperature"),
-    "sampling.top_p": ("top_p", "options.top_p", "generationConfig.topP"),
-    "sampling.top_k": ("top_k", "options.top_k", "generationConfig.topK", "extra_body.top_k"),
-    "sampling.min_p": ("min_p", "options.min_p", "extra_body.min_p"),
+    "sampling.temperature": (
+        "temperature",
+        "options.temperature",
+        "pipeline_kwargs.temperature",
+        "generationConfig.temperature",
+    ),
+    "sampling.top_p": ("top_p", "options.top_p", "pipeline_kwargs.top_p", "generationConfig.topP"),
+    "sampling.top_k": ("top_k", "options.top_k", "pipeline_kwargs.top_k", "generationConfig.topK", "extra_body.top_k"),
+    "sampling.min_p": ("min_p", "options.min_p", "pipeline_kwargs.min_p", "extra_body.min_p"),
     "sampling.n": ("n", "generationConfig.candidateCount"),
     "sampling.stop": ("stop", "stop_sequences", "options.stop", "generationConfig.stopSequences"),
     "sampling.logit_bias": ("logit_bias",),
@@ -34,6 +39,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
         "num_predict",
         "generationConfig.maxOutputTokens",
         "max_new_tokens",
+        "pipeline_kwargs.max_new_tokens",
     ),
     "limits.context": ("options.num_ctx", "num_ctx"),
     "reasoning.effort": ("reasoning_effort", "reasoning.effort", "output_config.effort", "think", "reasoning"),
@@ -45,6 +51,9 @@ PATHS: Mapping[str, tuple[str, ...]] = {
 """Where each dimension stands in the request of one provider or another; `a.b` is a key within a key."""
 
 PENALTIES = ("presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty")
+
+UNDESCRIBED = ("model_id", "model_kwargs", "pipeline_kwargs")
+"""Parameters of a local pipeline, which has settings of its own beside them."""
 
 APIS: Mapping[str, str] = {
     "/chat/completions": "openai.chat",
@@ -106,7 +115,16 @@ def _sources(call: ModelCall) -> Iterator[Source]:
         yield Source("wire", "sent", sent, is_complete=True)
     if call.params:
         # Models that do not describe themselves name their type, stop words and tools, and nothing else.
-        blind = set(call.params) <= {"_type", "stop", "tools", "tool_choice", "model", "model_name", "format"}
+        blind = set(call.params) <= {
+            "_type",
+            "stop",
+            "tools",
+            "tool_choice",
+            "model",
+            "model_name",
+            "format",
+            *UNDESCRIBED,
+        }
         yield Source("invocation_params", "requested", call.params, is_complete=not blind)
     metadata = {key.removeprefix("ls_"): value for key, value in call.metadata.items() if key.startswith("ls_")}
     yield Source("metadata", "requested", metadata, is_complete=False)
