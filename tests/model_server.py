@@ -61,6 +61,9 @@ class Exchange(BaseHTTPRequestHandler):
     def event(self, document: Any) -> None:
         self.part(b"data: " + (document if isinstance(document, bytes) else json.dumps(document).encode()) + b"\n\n")
 
+    def event_line(self, document: Any) -> None:
+        self.part(json.dumps(document).encode() + b"\n")
+
     def end_stream(self) -> None:
         self.wfile.write(b"0\r\n\r\n")
 
