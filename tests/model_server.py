@@ -17,6 +17,7 @@ class Exchange(BaseHTTPRequestHandler):
     """One request, with ways to answer it."""
 
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a small write waits up to 40 ms for an acknowledgement
     server: ModelServer
 
     def do_POST(self) -> None:

@@ -92,7 +92,7 @@ def _fill_exchange(ledger: Ledger, exchange_ns: int) -> None:
                 name="decode",
                 ns=view.decode_ns,
                 low_ns=0,
-                high_ns=max(view.last_token_ns - view.sent_ns, view.decode_ns),
+                high_ns=max(view.last_token_ns, view.decode_ns),
                 source="client-observed",
                 method=METHOD,
                 definition=OBSERVED_DECODE,
@@ -157,7 +157,7 @@ def _bound_by_first_token(ledger: Ledger) -> None:
     """What comes before the first token cannot be longer than the client waited for that token."""
     if ledger.view.first_token_ns is None:
         return
-    first = ledger.view.first_token_ns - ledger.view.sent_ns
+    first = ledger.view.first_token_ns
     before = [phase for phase in ledger.taken() if is_before_decode(phase.name)]
     known = sum(phase.low_ns or 0 for phase in before)
     if known > first + tolerance_ns(ledger.report, first):

@@ -42,13 +42,14 @@ class ClientView:
     before: tuple[PhaseTiming, ...] = ()
     """`client_prep`, `connect`, `retry_backoff`."""
     exchange_ns: int | None = None
-    """The last request, connection open, until its last byte: what the server and the network share."""
+    """The last request, from where sending could begin until its last byte: what the server and the network share.
+
+    Not from where it had been sent: on a busy machine a server begins before the client gets to note that.
+    """
     after_ns: int = 0
     """Last byte to call end: parsing, callbacks."""
     spoiled_ns: int = 0
     """By how much moments may have been noted late: the event loop's lag and our own callbacks."""
-    sent_ns: int = 0
-    """Offset at which the request had left; 0 where that was not seen. The server cannot begin before."""
     first_token_ns: int | None = None
     """Offset of the first reasoning, content or tool-call token."""
     last_token_ns: int | None = None
@@ -89,7 +90,6 @@ def view_of(call: ModelCall, *, reasoning_tokens: int | None) -> ClientView:
     moments = (call.first_reasoning_ns, call.first_content_ns, call.first_tool_ns)
     firsts = [at for at in (offset(moment, began, finished) for moment in moments) if at is not None]
     first = min(firsts, default=None)
-    sent = offset(tries[-1].sent_ns, began, finished) if tries else None
     is_hidden = call.first_reasoning_ns is None and bool(reasoning_tokens)
     if is_hidden and firsts:
         notes.append(f"{reasoning_tokens} reasoning tokens came before the first visible one: decoding began unseen")
@@ -99,7 +99,6 @@ def view_of(call: ModelCall, *, reasoning_tokens: int | None) -> ClientView:
         exchange_ns=finished - began,
         after_ns=call.end_ns - finished,
         spoiled_ns=spoiled,
-        sent_ns=sent if sent is not None and first is not None and sent <= first else 0,
         first_token_ns=first,
         last_token_ns=offset(call.last_content_ns, began, finished),
         is_streamed=call.is_streamed,

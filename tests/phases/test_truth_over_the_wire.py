@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -18,99 +16,11 @@ from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
 from agenttrace import AgentTraceHandler, open_store
+from agenttrace.phases.metrics import call_metrics
 from agenttrace.recording import flush
 from agenttrace.records import PhaseTiming, SpanRecord
-from tests.model_server import Exchange, ModelServer, Reply, serve
-
-Report = Callable[["Truth"], dict[str, Any]]
-
-
-@dataclass
-class Truth:
-    """What one request really took at the server, in nanoseconds."""
-
-    queue: int = 0
-    prefill: int = 0
-    decode: int = 0
-    marks: list[int] = field(default_factory=list)
-
-
-def llama_cpp(truth: Truth) -> dict[str, Any]:
-    return {"timings": {"prompt_n": 5, "cache_n": 0, "prompt_ms": truth.prefill / 1e6, "predicted_n": 4,
-                        "predicted_ms": truth.decode / 1e6}}  # fmt: skip
-
-
-def vllm(truth: Truth) -> dict[str, Any]:
-    return {
-        "metrics": {
-            "queue_time_ms": truth.queue / 1e6,
-            "time_to_first_token_ms": truth.prefill / 1e6,
-            "generation_time_ms": truth.decode / 1e6,
-        }
-    }
-
-
-def groq(truth: Truth) -> dict[str, Any]:
-    usage = {"prompt_tokens": 5, "completion_tokens": 4, "queue_time": truth.queue / 1e9, "prompt_time": truth.prefill / 1e9,
-             "completion_time": truth.decode / 1e9, "total_time": (truth.prefill + truth.decode) / 1e9}  # fmt: skip
-    return {"usage": usage, "x_groq": {"id": "r", "usage": usage}}
-
-
-def nothing(truth: Truth) -> dict[str, Any]:
-    return {}
-
-
-def wrong_unit(truth: Truth) -> dict[str, Any]:
-    """Microseconds where milliseconds are meant."""
-    return {
-        "timings": {
-            "prompt_n": 5,
-            "prompt_ms": truth.prefill / 1e3,
-            "predicted_n": 4,
-            "predicted_ms": truth.decode / 1e3,
-        }
-    }
-
-
-def timed(truths: list[Truth], report: Report, *, drop: bool = False, packed: bool = False) -> Reply:
-    """Answer like a model server: wait, prefill, then four tokens in two bursts, then the report."""
-
-    def answer(exchange: Exchange) -> None:
-        scale = float(exchange.body.get("seed") or 1)
-        start = time.perf_counter_ns()
-        time.sleep(0.02 * scale)
-        begun = time.perf_counter_ns()
-        time.sleep(0.03)
-        first = time.perf_counter_ns()
-        truth = Truth(queue=begun - start, prefill=first - begun)
-        truths.append(truth)
-        if not exchange.body.get("stream"):
-            time.sleep(0.04)
-            truth.decode = time.perf_counter_ns() - first
-            message = {"role": "assistant", "content": "one two three four"}
-            document = {
-                "model": "m",
-                "choices": [{"index": 0, "message": message, "finish_reason": "stop"}],
-                **report(truth),
-            }
-            exchange.send(document, packed=packed)
-            return
-        exchange.begin_stream()
-        exchange.part(b": keep-alive\n\n")
-        exchange.event({"choices": [{"index": 0, "delta": {"role": "assistant", "content": ""}}]})
-        for burst in ("one two ", "three four"):
-            for word in burst.split():
-                exchange.event({"choices": [{"index": 0, "delta": {"content": word}}]})
-            truth.decode = time.perf_counter_ns() - first
-            if drop:
-                exchange.close_connection = True
-                return
-            time.sleep(0.02)
-        exchange.event({"model": "m", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], **report(truth)})
-        exchange.event(b"[DONE]")
-        exchange.end_stream()
-
-    return answer
+from tests.model_server import Exchange, ModelServer, serve
+from tests.truth_server import Report, Truth, groq, llama_cpp, nothing, timed, vllm, wrong_unit
 
 
 def chat(server: ModelServer, **options: Any) -> ChatOpenAI:
@@ -225,3 +135,16 @@ def test_a_lie_is_not_believed(store: Path, streaming: bool) -> None:
     check(call, truths[0])
     assert any("impossible" in note for note in call.notes)
     assert all(phase.ns is None or phase.ns <= (call.duration_ns or 0) for phase in call.phases)
+
+
+def test_a_stall_is_decoding_and_no_token(store: Path) -> None:
+    """A server that stands still between two bursts: within decode's bounds, and named as a silence, not as a token's time."""
+    truths: list[Truth] = []
+    with serve(timed(truths, nothing, stall_s=0.2)) as server:
+        chat(server, streaming=True).invoke("x", config={"callbacks": [AgentTraceHandler()]})
+    [call] = recorded()
+    phases = check(call, truths[0])
+    assert (phases["decode"].ns or 0) >= 200_000_000
+    silence = call_metrics(call).longest_silence_ns
+    assert silence is not None
+    assert silence >= 200_000_000
