@@ -7,7 +7,7 @@ PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install phoenix engines peers demo test quality format clean
+.PHONY: help install phoenix engines peers demo test quality docs format clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,9 @@ quality: install ## format, lint, types, imports
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+docs: install ## write the pages that are made from code
+	@$(BIN)/python -m tests.store.schema_page
 
 format: install ## put the code into shape
 	@$(BIN)/ruff format .

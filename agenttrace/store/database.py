@@ -17,7 +17,7 @@ import portalocker
 
 from agenttrace.errors import NewerSchema, NotAStore, StoreLocked, StoreUnwritable
 from agenttrace.store.layout import Layout
-from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION
+from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, VIEWS
 
 WAIT_S = 15.0
 """How long to wait for another merger, or for another program that holds the database."""
@@ -106,6 +106,7 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
 
     connection.execute("BEGIN")
     connection.execute(SCHEMA)
+    connection.execute(VIEWS)
     connection.execute("INSERT INTO schema_version VALUES (?, ?)", [SCHEMA_VERSION, version("agenttrace-lab")])
     connection.execute("COMMIT")
 

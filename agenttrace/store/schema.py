@@ -186,3 +186,110 @@ CREATE TABLE segments (
     damaged       BIGINT  NOT NULL    -- lines that could not be read
 );
 """
+
+VIEWS = """
+-- One row: a call of a model, as a person asks for it in a notebook. Times in seconds, NULL where not known.
+CREATE OR REPLACE VIEW model_calls AS
+SELECT
+    spans.trace_id,
+    span_id,
+    run_id,
+    runs.name                                    AS run,
+    call_site,
+    state,
+    coalesce(model_served, model_requested)      AS model,
+    make_timestamp(spans.start_ns // 1000)       AS started,  -- UTC
+    (spans.end_ns - spans.start_ns) / 1e9        AS seconds,
+    coalesce(least(first_reasoning_ns, first_content_ns, first_tool_ns), first_byte_ns) / 1e9
+                                                 AS first_token_s,
+    input_tokens,
+    cached_tokens,
+    output_tokens,
+    reasoning_tokens,
+    chunks,
+    attempt,
+    finish_reason,
+    coalesce(contents.body, settings)            AS settings,  -- dimension to {value, voice, source}
+    error_type,
+    error_message,
+    spans.session,
+    spans."user"
+FROM spans
+LEFT JOIN runs USING (run_id)
+LEFT JOIN contents ON contents.hash = settings ->> '$."@content"'
+WHERE kind = 'model';
+
+-- One row: a phase of a step, in seconds; seconds is NULL where only bounds, or a sum that holds it, are known.
+CREATE OR REPLACE VIEW phase_seconds AS
+SELECT
+    phases.trace_id,
+    span_id,
+    run_id,
+    runs.name                                    AS run,
+    call_site,
+    coalesce(model_served, model_requested)      AS model,
+    phases.name                                  AS phase,
+    ns / 1e9                                     AS seconds,
+    low_ns / 1e9                                 AS low_s,
+    high_ns / 1e9                                AS high_s,
+    source,
+    method,
+    included_in
+FROM phases
+JOIN spans USING (trace_id, span_id)
+LEFT JOIN runs USING (run_id);
+
+-- One row: a stretch of a trace's time, and the step that had to end for the trace to go on. The stretches of a trace
+-- add up to its root's time. From the end backwards: time belongs to the step below that ended last, then to the one
+-- that ended last before that one began, and to the step itself where none below it ran.
+CREATE OR REPLACE VIEW critical_path AS
+WITH RECURSIVE walk AS (
+    SELECT trace_id, span_id, start_ns, start_ns AS from_ns, end_ns AS until_ns, true AS is_open
+    FROM spans AS root
+    WHERE end_ns IS NOT NULL
+        AND NOT EXISTS (FROM spans AS above WHERE above.trace_id = root.trace_id AND above.span_id = root.parent_id)
+    UNION ALL
+    SELECT
+        trace_id,
+        CASE step WHEN 'below' THEN last.span_id ELSE span_id END,
+        CASE step WHEN 'below' THEN last.start_ns ELSE start_ns END,
+        CASE step WHEN 'own' THEN coalesce(last.end_ns, start_ns) WHEN 'below' THEN last.start_ns ELSE start_ns END,
+        CASE step WHEN 'own' THEN until_ns WHEN 'below' THEN last.end_ns ELSE last.start_ns END,
+        step != 'own'
+    FROM (
+        SELECT
+            walk.trace_id,
+            walk.span_id,
+            walk.start_ns,
+            walk.until_ns,
+            max_by(
+                {'span_id': child.span_id,
+                 'start_ns': greatest(child.start_ns, walk.start_ns),
+                 'end_ns': least(child.end_ns, walk.until_ns)},
+                (least(child.end_ns, walk.until_ns), child.start_ns, child.span_id)
+            ) FILTER (child.span_id IS NOT NULL) AS last
+        FROM walk
+        LEFT JOIN spans AS child
+            ON child.trace_id = walk.trace_id
+            AND child.parent_id = walk.span_id
+            AND greatest(child.start_ns, walk.start_ns) < walk.until_ns
+            AND child.end_ns > greatest(child.start_ns, walk.start_ns)
+        WHERE walk.is_open
+        GROUP BY ALL
+    )
+    CROSS JOIN (VALUES ('own'), ('below'), ('before')) AS steps(step)
+    WHERE step = 'own' OR last IS NOT NULL
+)
+SELECT
+    walk.trace_id,
+    span_id,
+    spans.run_id,
+    spans.kind,
+    spans.name,
+    spans.call_site,
+    (walk.from_ns - min(walk.from_ns) OVER (PARTITION BY walk.trace_id)) / 1e9 AS from_s,  -- since the trace began
+    (walk.until_ns - walk.from_ns) / 1e9                                       AS seconds
+FROM walk
+JOIN spans USING (trace_id, span_id)
+WHERE NOT is_open AND walk.until_ns > walk.from_ns;
+"""
