@@ -14,10 +14,20 @@ if TYPE_CHECKING:
     from agenttrace.evaluation.score import Score
     from agenttrace.evaluation.suite import Suite
     from agenttrace.judging import compare
-    from agenttrace.recording import AgentTraceHandler, install, record
+    from agenttrace.recording import AgentTraceHandler, install, record, trace_embeddings
     from agenttrace.store.reading import open_store
 
-__all__ = ["AgentTraceHandler", "Case", "Score", "Suite", "compare", "install", "open_store", "record"]
+__all__ = [
+    "AgentTraceHandler",
+    "Case",
+    "Score",
+    "Suite",
+    "compare",
+    "install",
+    "open_store",
+    "record",
+    "trace_embeddings",
+]
 
 _HOMES = {
     "AgentTraceHandler": "agenttrace.recording",
@@ -28,6 +38,7 @@ _HOMES = {
     "install": "agenttrace.recording",
     "open_store": "agenttrace.store.reading",
     "record": "agenttrace.recording",
+    "trace_embeddings": "agenttrace.recording",
 }
 
 

@@ -37,6 +37,8 @@ from agenttrace.writer import RunResult, Watcher, Writer
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
+    from agenttrace.langchain.embeddings import EmbeddingModel
+
 REMEMBERED_RUNS = 10_000
 
 _steps = OpenSteps()
@@ -238,6 +240,18 @@ def trace_of(langchain_run: UUID) -> str | None:
     """The id of the trace that a LangChain run's step began or joined; None where it is not, or no longer, known."""
     step = _steps.known(langchain_run)
     return None if step is None else f"{step.trace_id:032x}"
+
+
+def trace_embeddings(model: EmbeddingModel) -> EmbeddingModel:
+    """The embedding model with each of its calls recorded, where LangChain would tell nobody.
+
+    It records where a handler given to a chain would: into the surrounding `record()`, else where `install()` says, else
+    into the default store; inside a step it is that step's child.
+    """
+    from agenttrace.langchain.embeddings import TracedEmbeddings
+
+    own = AgentTraceHandler()
+    return TracedEmbeddings(model, lambda: _hooked_handler() or own)
 
 
 def flush(timeout_s: float = 5.0) -> None:

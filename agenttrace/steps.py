@@ -127,6 +127,8 @@ class OpenStep:
     """Whether a stream comes as tokens; the same stream may come as events too."""
     usages: list[Mapping[str, JSON]] | None = None
     """Token counts that single chunks reported."""
+    served_models: list[str] | None = None
+    """The models that chunks of a stream named, each once, in their order."""
     paused_at: str | None = None
     """Of a graph that was interrupted: the checkpoint where it paused."""
     resumed_from: str | None = None
@@ -215,6 +217,8 @@ class ModelCall(Step):
     tokens: Mapping[str, int | None] = field(default_factory=dict)
     """Keys of `records.Usage` as the framework read them."""
     finish_reason: str | None = None
+    served_models: Sequence[str] = ()
+    """The models that chunks of a stream named, each once; more than one where the server changed over to another."""
     is_streamed: bool = False
     is_local: bool = False
     """The engine runs inside this process: no network, no queue."""

@@ -44,3 +44,11 @@ def test_a_link_leads_somewhere(page: Path, target: str) -> None:
     if anchor:
         titles = re.findall(r"^#+ (.+)$", linked.read_text(), re.MULTILINE)
         assert anchor in {re.sub(r"[^\w\- ]", "", title).lower().replace(" ", "-") for title in titles}
+
+
+def test_every_test_that_a_page_names_is_there() -> None:
+    """A page that names the test behind a promise names one that exists."""
+    known = "".join(path.read_text() for path in (ROOT / "tests").rglob("test_*.py"))
+    named = {name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text())}
+    assert named
+    assert not {name for name in named if f"def {name}(" not in known}

@@ -30,17 +30,19 @@ def show(trace: str, show_all: bool, as_json: bool, store: str | None) -> None:
     with open_store(store) as opened:
         spans = opened.trace(trace)
         run = None if as_json else _run(opened, spans[0].run_id)
+        resumes = opened.resumes(spans[0].trace_id)
     if as_json:
         from agenttrace.export.jsonl import span_json
 
-        # Nothing records yet which trace an interrupted one resumes.
-        head = {"trace_id": spans[0].trace_id, "run_id": spans[0].run_id, "resumes": None}
+        head = {"trace_id": spans[0].trace_id, "run_id": spans[0].run_id, "resumes": resumes}
         print_json({**head, "spans": [span_json(span) for span in spans]})
         return
     from agenttrace.report.console import draw_trace, open_console, put, width_of
 
     console = open_console()
     put(draw_trace(run, spans, width=width_of(console), show_all=show_all, store=store), console)
+    if resumes is not None:
+        click.echo(f"It goes on from where another trace was interrupted: agenttrace show {resumes[:12]}")
 
 
 def _run(store: Store, run_id: str) -> RunRecord | None:

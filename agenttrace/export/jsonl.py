@@ -112,6 +112,8 @@ def span_json(span: SpanRecord) -> Object:
         "events": [{"name": event.name, "at_ns": event.at_ns, "data": event.data} for event in span.events],
         "error": {"type": span.error.type, "message": span.error.message} if span.error else None,
         "notes": list(span.notes),
+        "paused_at": span.paused_at,
+        "resumed_from": span.resumed_from,
         "server_report": span.server_report,
     }
 
@@ -177,6 +179,8 @@ def span_from_json(value: object) -> SpanRecord:
         events=tuple(_event(event) for event in fields.objects("events")),
         error=fields.made_of("error", _error),
         notes=fields.texts("notes"),
+        paused_at=fields.text_or_none("paused_at"),
+        resumed_from=fields.text_or_none("resumed_from"),
         server_report=fields.json("server_report"),
     )
     _require_end(span)

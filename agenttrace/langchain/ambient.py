@@ -45,7 +45,7 @@ class AmbientSpan(trace.Span):
             return False
         if step.kind == "model":
             return step.first_byte is None
-        if step.kind == "retriever":
+        if step.kind in ("retriever", "embedding"):
             return True
         return running_step_key() == self._run_key
 
@@ -118,10 +118,12 @@ def configured(names: Sequence[str]) -> Mapping[str, Any]:
 def surrounding_span() -> trace.Span:
     """The span around a step that starts now: the innermost one that is still current, ours or the user's.
 
-    Model calls and retrievals have no steps inside them; one that is still ambient was left behind by a call that died.
+    Model calls, retrievals and embeddings have no steps inside them; one that is still ambient was left behind by a call that died.
     """
     span = trace.get_current_span()
-    while isinstance(span, AmbientSpan) and (span.step.kind in ("model", "retriever") or not span.is_current()):
+    while isinstance(span, AmbientSpan) and (
+        span.step.kind in ("model", "retriever", "embedding") or not span.is_current()
+    ):
         span = span.outer
     return span
 
@@ -131,7 +133,7 @@ def enter(step: OpenStep, run_key: int, outer: trace.Span, *, watch_transport: b
     saved = otel_context.get_current()
     proxy = AmbientSpan(step, run_key, outer, saved)
     otel_context.attach(trace.set_span_in_context(proxy, saved))
-    if step.kind == "model":
+    if step.kind in ("model", "embedding"):
         current_model_call.set(step if watch_transport else None)
     return proxy
 

@@ -14,6 +14,8 @@ from agenttrace.steps import OpenStep
 KEPT_USAGES = 64
 """Token counts of single chunks that are kept; a stream that reports more of them repeats a running total."""
 
+KEPT_MODELS = 8
+
 TIMED_CHUNKS = 65_536
 
 REASONING_TYPES = ("thinking", "reasoning", "redacted_thinking")
@@ -34,6 +36,8 @@ def mark_chunk(step: OpenStep, now: int, token: Any, chunk: Any) -> None:
         return
     if getattr(held, "usage_metadata", None):
         _keep_usage(step, held.usage_metadata)
+    if held.response_metadata:
+        _keep_model(step, held.response_metadata)
     if getattr(held, "tool_call_chunks", None):
         if step.first_tool is None:
             step.first_tool = now
@@ -87,6 +91,17 @@ def _keep_usage(step: OpenStep, usage: Mapping[str, Any]) -> None:
         step.usages.append(usage)
     else:
         step.usages[-1] = usage
+
+
+def _keep_model(step: OpenStep, metadata: Mapping[str, Any]) -> None:
+    """Merging joins the names that chunks repeat into one text: which they were is only seen here."""
+    name = metadata.get("model_name") or metadata.get("model")
+    if not isinstance(name, str):
+        return
+    if step.served_models is None:
+        step.served_models = []
+    if name not in step.served_models and len(step.served_models) < KEPT_MODELS:
+        step.served_models.append(name)
 
 
 def _holds_reasoning(content: Any) -> bool:

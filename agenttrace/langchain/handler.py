@@ -187,6 +187,16 @@ class CallbackHandler(BaseCallbackHandler):
         if entry is not None and entry.step.owner is self:
             entry.events.append((name, clock.monotonic_ns(), snapshot(data)))
 
+    @guarded
+    def start_embedding(self, name: str, texts: Any, metadata: dict[str, Any], run_id: UUID) -> None:
+        """An embedding begins: LangChain has no callback for it, so its wrapper calls this."""
+        self._start("embedding", None, snapshot(texts), {"run_id": run_id, "name": name, "metadata": metadata})
+
+    @guarded
+    def end_embedding(self, run_id: UUID, shape: Any, error: BaseException | None) -> None:
+        """It ended, with the shape of what came or with an error."""
+        self._end(run_id, "ok" if error is None else _state_of(error), payload=shape, error=error)
+
     def _start(self, kind: Kind, serialized: Mapping[str, Any] | None, payload: Any, kwargs: dict[str, Any]) -> None:
         become_graph_aware(self)
         run_id: UUID = kwargs.pop("run_id")
@@ -199,7 +209,7 @@ class CallbackHandler(BaseCallbackHandler):
                 self.joins(known.step.run_id)
                 sink.put(partial(build_start, known.step, known.start))
             return
-        if kind == "model":
+        if kind in ("model", "embedding"):
             self.before_model_call()
         metadata = kwargs.pop("metadata", None) or {}
         facts = StartFacts(serialized, payload, tuple(kwargs.pop("tags", None) or ()), dict(metadata), kwargs)
@@ -254,10 +264,6 @@ class CallbackHandler(BaseCallbackHandler):
             state = "interrupted"
         if state == "interrupted":
             self._steps.mark_interrupted_above(step)
-        if step.kind == "model" and state == "ok":
-            note_asked(step, at, payload)
-        if step.kind == "chain":
-            self._add_missing_tools(entry, payload, at)
         failed = error if state in ("error", "timed_out") else None
         facts = EndFacts(
             at,
@@ -267,10 +273,15 @@ class CallbackHandler(BaseCallbackHandler):
             None if failed is None else error_text(failed),
             tuple(entry.events),
         )
-        if step.parent is None:
-            step.tool_asks = step.tools_started = None
         for sink in entry.sinks:
             sink.put(partial(build, step, entry.start, facts))
+        # What is read out of payloads comes last: whatever they hold, the step has ended.
+        if step.kind == "model" and state == "ok":
+            note_asked(step, at, payload)
+        if step.kind == "chain":
+            self._add_missing_tools(entry, payload, at)
+        if step.parent is None:
+            step.tool_asks = step.tools_started = None
 
     def _add_missing_tools(self, node: Entry, outputs: Any, at: int) -> None:
         for step, call_id, text in never_started(node.step, outputs, at):

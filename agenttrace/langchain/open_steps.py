@@ -117,7 +117,7 @@ class OpenSteps:
 
     def mark_interrupted_above(self, step: OpenStep) -> None:
         """An interrupt travels up: the step above an interrupted one is interrupted too, even if it ends quietly."""
-        for entry in self._open.values():
+        for entry in list(self._open.values()):  # garbage collection may end steps while this runs
             if entry.step is step.parent:
                 entry.interrupted = True
 

@@ -65,7 +65,7 @@ def build_start(step: OpenStep, start: StartFacts) -> Step | None:
 def build(step: OpenStep, start: StartFacts, end: EndFacts) -> Step:
     """The step as it ended."""
     common = _common(step, start, end)
-    if step.kind == "model":
+    if step.kind in ("model", "embedding"):
         return _model_call(step, start, end, common)
     if step.kind == "tool":
         asked = None if step.asked_at is None else step.anchor.at(step.asked_at)
@@ -136,7 +136,9 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
 
     result = end.payload if isinstance(end.payload, LLMResult) else None
     last = _last_message(result)
-    response = _response(last, result)
+    response = dict(_response(last, result))
+    if step.served_models:
+        response |= {key: step.served_models[-1] for key in ("model_name", "model") if key in response}
     if common["output"] is None and result is not None:
         common["output"] = generations(result.generations)
     elif isinstance(end.payload, str):  # a stream that nobody ended: the text it brought
@@ -149,6 +151,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         response=response,
         tokens=_tokens(step, last, result),
         finish_reason=_finish_reason(response, result),
+        served_models=tuple(step.served_models or ()),
         is_streamed=step.chunks > 0,
         is_local=_runs_here(start.serialized or {}),
         first_byte_ns=moment(step.first_byte),

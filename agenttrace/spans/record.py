@@ -79,7 +79,11 @@ def _model_parts(call: ModelCall) -> dict[str, Any]:
     return {
         "phases": split.phases,
         "server_parts_ns": split.server_parts_ns,
-        "notes": (*split.notes, *(f"rejected {name}: {reason}" for name, reason in split.rejected.items())),
+        "notes": (
+            *_served_by(call),
+            *split.notes,
+            *(f"rejected {name}: {reason}" for name, reason in split.rejected.items()),
+        ),
         "settings": read_settings(call),
         "usage": _usage(call),
         "marks": _marks(call),
@@ -87,6 +91,13 @@ def _model_parts(call: ModelCall) -> dict[str, Any]:
         "finish_reason": call.finish_reason or _text(call.report.get("finish_reason")),
         "server_report": call.attempts[-1].report if call.attempts and call.attempts[-1].report else None,
     }
+
+
+def _served_by(call: ModelCall) -> tuple[str, ...]:
+    """What a reader must know where a server changed over to another model in the middle."""
+    if len(call.served_models) < 2:
+        return ()
+    return (f"served by several models within this one call: {', '.join(call.served_models)}",)
 
 
 def _usage(call: ModelCall) -> Usage:
