@@ -18,7 +18,9 @@ AgentTraceError
 │   ├── StoreLocked
 │   ├── StoreUnwritable
 │   ├── TraceNotFound
-│   └── RunNotFound
+│   ├── RunNotFound
+│   ├── QueryFailed          exit 2   SQL that cannot be run, or may not
+│   └── QueryStopped                  it took too long, or too much memory
 ├── LocalModelError          exit 3
 │   ├── ModelNotHealthy
 │   └── WeightsNotFound
@@ -159,6 +161,19 @@ class RunNotFound(StoreError):
     """No run in the store has this id or name."""
 
     slug = "run-not-found"
+
+
+class QueryFailed(StoreError):
+    """The database does not understand a query, or it is about more than reading the store."""
+
+    slug = "query-failed"
+    exit_code = 2
+
+
+class QueryStopped(StoreError):
+    """A query took longer, or more memory, than it was given."""
+
+    slug = "query-stopped"
 
 
 class LocalModelError(AgentTraceError):

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agenttrace.cli.options import json_option, store_option
+from agenttrace.cli.options import Duration, json_option, store_option
 from agenttrace.cli.output import flush_output, print_error, print_json
 from agenttrace.errors import UsageError
 
@@ -69,19 +69,6 @@ class Money(click.ParamType[float]):
         if not 0 < number < float("inf"):
             self.fail(f"'{value}' is no number above zero.", param, ctx)
         return number
-
-
-class Duration(click.ParamType[float]):
-    """Seconds, or with a unit."""
-
-    name = "duration"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """`90`, `90s`, `15m` or `2h`, in seconds."""
-        found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", str(value).strip())
-        if not found or not float(found[1]):
-            self.fail(f"'{value}' is no duration. Give seconds, or '15m', or '2h'.", param, ctx)
-        return float(found[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[found[2]]
 
 
 class Shard(click.ParamType[tuple[int, int]]):
@@ -210,7 +197,7 @@ def _run(
     tags: tuple[str, ...],
     max_cost: float | None,
     max_tokens: int | None,
-    max_time: float | None,
+    max_time: int | None,
     is_new: bool,
     as_json: bool,
     store: str | None,
@@ -228,7 +215,7 @@ def _run(
             cases=[one for group in cases for one in group.split(",") if one],
             repetitions=repeat,
             shard=shard,
-            limits=Limits(cost_usd=max_cost, tokens=max_tokens, seconds=max_time),
+            limits=Limits(cost_usd=max_cost, tokens=max_tokens, seconds=max_time and max_time / 1e9),
             tags=_tags(tags),
             is_new=is_new,
             seed=seed,

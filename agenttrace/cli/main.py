@@ -29,6 +29,7 @@ COMMANDS = {
     "view": "view",
     "doctor": "doctor",
     "demo": "demo",
+    "sql": "sql",
     "summary": "summary",
 }
 """Command to the module in this folder that holds it, in the order of the help. A module is loaded when its command is

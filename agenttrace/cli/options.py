@@ -1,11 +1,74 @@
-"""The options that several commands share."""
+"""The options that several commands share, and how they read durations, sizes and times."""
 
 from __future__ import annotations
 
+import re
+from datetime import UTC, datetime
+from typing import Any
+
 import click
+
+from agenttrace import clock
 
 store_option = click.option(
     "--store", metavar="PATH", help="The store's folder. [default: $AGENTTRACE_STORE, else ./.agenttrace]"
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
+
+DURATIONS_NS = {"ms": 1e6, "s": 1e9, "m": 60e9, "min": 60e9, "h": 3600e9, "d": 86_400e9, "w": 7 * 86_400e9}
+SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
+
+
+class Duration(click.ParamType[int]):
+    """`250ms`, `1.5s`, `10m`, `2h`, `30d`, `1w`, or seconds without a unit: nanoseconds, above zero."""
+
+    name = "duration"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds."""
+        if isinstance(value, int):
+            return value
+        number = _with_unit(value, {**DURATIONS_NS, "": 1e9})
+        if not number:
+            self.fail(f"'{value}' is no duration. Give one like 250ms, 1.5s, 10m, 2h or 30d.", param, ctx)
+        return number
+
+
+class Size(click.ParamType[int]):
+    """`500MB`, `5GB`: bytes."""
+
+    name = "size"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Bytes."""
+        if isinstance(value, int):
+            return value
+        number = _with_unit(value.upper(), SIZES)
+        if number is None:
+            self.fail(f"'{value}' is no size. Give one like 500MB or 5GB.", param, ctx)
+        return number
+
+
+class Moment(click.ParamType[int]):
+    """`2026-12-01`, `2026-12-01T14:30`, or a duration before now: nanoseconds since 1970 UTC."""
+
+    name = "moment"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Nanoseconds since 1970 UTC; a time without a zone is local."""
+        if isinstance(value, int):
+            return value
+        ago = _with_unit(value, DURATIONS_NS)
+        if ago is not None:
+            return clock.wall_ns() - ago
+        try:
+            return round(datetime.fromisoformat(value).astimezone(UTC).timestamp() * 1_000_000) * 1_000
+        except (ValueError, OverflowError):
+            self.fail(f"'{value}' is no time. Give one like 2026-12-01, 2026-12-01T14:30, or 2h for two hours ago.",
+                      param, ctx)  # fmt: skip
+
+
+def _with_unit(text: str, units: dict[str, Any]) -> int | None:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", text.strip())
+    return round(float(match[1]) * units[match[2]]) if match and match[2] in units else None

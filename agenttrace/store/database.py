@@ -26,8 +26,13 @@ RETRY_S = 0.05
 
 
 @contextmanager
-def locked_database(layout: Layout, *, wait_s: float = WAIT_S) -> Iterator[duckdb.DuckDBPyConnection]:
-    """Hold the merge lock and a connection that may write. Creates the database in an existing store folder."""
+def locked_database(
+    layout: Layout, *, wait_s: float = WAIT_S, confined_to_bytes: int | None = None
+) -> Iterator[duckdb.DuckDBPyConnection]:
+    """Hold the merge lock and a connection that may write. Creates the database in an existing store folder.
+
+    With `confined_to_bytes` of memory the connection is for a stranger's query: it reads this database and nothing else.
+    """
     deadline = time.monotonic() + wait_s
     try:
         lock = portalocker.Lock(layout.merge_lock, mode="ab", timeout=wait_s, check_interval=RETRY_S)
@@ -42,7 +47,7 @@ def locked_database(layout: Layout, *, wait_s: float = WAIT_S) -> Iterator[duckd
             f"The store {layout.folder} cannot be written: {error.strerror}. Make the folder writable, or copy it."
         ) from error
     try:
-        connection = _connect(layout, deadline)
+        connection = _connect(layout, deadline, confined_to_bytes)
         try:
             yield connection
         finally:
@@ -51,10 +56,10 @@ def locked_database(layout: Layout, *, wait_s: float = WAIT_S) -> Iterator[duckd
         lock.release()
 
 
-def _connect(layout: Layout, deadline: float) -> duckdb.DuckDBPyConnection:
+def _connect(layout: Layout, deadline: float, confined_to_bytes: int | None) -> duckdb.DuckDBPyConnection:
     while True:
         try:
-            return _open(layout)
+            return _open(layout, confined_to_bytes)
         except duckdb.Error as error:
             text = str(error)
             if "Could not set lock on file" not in text:
@@ -68,13 +73,21 @@ def _connect(layout: Layout, deadline: float) -> duckdb.DuckDBPyConnection:
         time.sleep(RETRY_S)  # there is nothing to wait on: the lock is another program's
 
 
-def _open(layout: Layout) -> duckdb.DuckDBPyConnection:
+def _open(layout: Layout, confined_to_bytes: int | None) -> duckdb.DuckDBPyConnection:
     config: dict[str, Any] = {
         "storage_compatibility_version": STORAGE_VERSION,
         "autoinstall_known_extensions": False,
         "autoload_known_extensions": False,
     }
-    connection = duckdb.connect(str(layout.database), config=config)
+    if confined_to_bytes is not None:
+        config |= {
+            "enable_external_access": False,
+            "python_enable_replacements": False,  # or a query could name a variable of ours
+            "memory_limit": f"{confined_to_bytes}B",
+            "max_temp_directory_size": f"{4 * confined_to_bytes}B",
+            "lock_configuration": True,
+        }
+    connection = duckdb.connect(str(layout.database), config=config, read_only=confined_to_bytes is not None)
     try:
         _require_schema(connection, layout)
     except BaseException:
