@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
+from typing import Any
 
 import click
 
-from agenttrace.cli.options import json_option, store_option
+from agenttrace.cli.options import Duration, Moment, json_option, store_option
 from agenttrace.cli.output import print_json
+from agenttrace.errors import UsageError
 from agenttrace.records import RunRecord, TraceSummary
 
 SHOWN = 30
@@ -17,29 +19,50 @@ SHOWN = 30
 
 @click.command(short_help="List traces, newest first.")
 @click.option("--runs", "of_runs", is_flag=True, help="List runs instead of traces.")
+@click.option("--run", metavar="RUN", help="Of this run: its id, the beginning of it, or its name.")
+@click.option("--tag", metavar="TAG", help="With this tag, or KEY=VALUE of the run's tags.")
+@click.option("--session", metavar="SESSION", help="Of this session.")
+@click.option("--model", metavar="MODEL", help="With a call of this model; * stands for anything.")
+@click.option("--state", metavar="STATE", help="That ended so: ok, error, unfinished, …")
+@click.option("--error", metavar="TEXT", help="With an error whose type or message holds this.")
+@click.option("--text", metavar="TEXT", help="With a name, input, output or metadata that holds this.")
+@click.option("--since", "since_ns", type=Moment(), metavar="TIME", help="Begun then or later: a date, a time, 2h ago.")
+@click.option("--until", "until_ns", type=Moment(), metavar="TIME", help="Begun before.")
+@click.option("--min-duration", "min_ns", type=Duration(), metavar="TIME", help="That took so long: 500ms, 2s, 1m.")
+@click.option("--max-duration", "max_ns", type=Duration(), metavar="TIME", help="That took no longer.")
+@click.option("--min-tokens", type=click.IntRange(min=1), metavar="N", help="Whose model calls used so many in all.")
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N. [default: {SHOWN}, as JSON all]")
+@click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the first N.")
 @json_option
 @store_option
-def list_traces(of_runs: bool, limit: int | None, as_json: bool, store: str | None) -> None:
+def list_traces(
+    of_runs: bool, run: str | None, limit: int | None, offset: int, as_json: bool, store: str | None, **filters: Any
+) -> None:
     """List the traces of a store, newest first, each with its time, steps and tokens.
 
-    Show one of them with 'agenttrace show' and the beginning of its id.
+    Several conditions narrow each other. Show one trace with 'agenttrace show' and the beginning of its id.
     """
+    from agenttrace.store.filters import TraceFilter
     from agenttrace.store.reading import open_store
 
+    where = TraceFilter(**filters)
+    if of_runs and (run is not None or any(where.given())):
+        raise UsageError("--runs lists runs, and the conditions are on traces. Leave --runs or the conditions out.")
     # One more than is drawn, to know whether there are more.
     wanted = limit if as_json or limit is not None else SHOWN + 1
     with open_store(store) as opened:
         if of_runs:
-            _print_runs(opened.runs(wanted), limit, as_json)
+            _print_runs(opened.runs(wanted, offset=offset), limit, as_json)
         else:
-            _print_traces(opened.traces(wanted), limit, as_json)
+            where = where if run is None else replace(where, run_id=opened.run(run).run_id)
+            found = opened.traces(wanted, offset=offset, where=where)
+            _print_traces(found, limit, as_json, is_part=offset > 0 or any(where.given()))
         lost = sum(counter.dropped for counter in opened.counters())
     if lost:
         click.echo(f"{lost} records could not be kept. 'agenttrace doctor' says why.", err=True)
 
 
-def _print_traces(traces: Sequence[TraceSummary], limit: int | None, as_json: bool) -> None:
+def _print_traces(traces: Sequence[TraceSummary], limit: int | None, as_json: bool, *, is_part: bool) -> None:
     if as_json:
         print_json([asdict(trace) for trace in traces])
         return
@@ -48,6 +71,9 @@ def _print_traces(traces: Sequence[TraceSummary], limit: int | None, as_json: bo
     console = open_console()
     if traces:
         put(draw_list(traces[: limit or SHOWN], width=width_of(console)), console)
+    if is_part and not traces:
+        click.echo("No trace is so. Ask for less; 'agenttrace list' shows what there is.", err=True)
+        return
     _print_rest(len(traces), limit, "trace")
 
 
@@ -70,4 +96,4 @@ def _print_rest(found: int, limit: int | None, thing: str) -> None:
     if not found:
         click.echo(f"The store holds no {thing} yet. Record one with 'agenttrace run your_script.py'.", err=True)
     elif limit is None and found > SHOWN:
-        click.echo(f"These are the latest {SHOWN}; --limit N shows more.", err=True)
+        click.echo(f"These are the latest {SHOWN}; --limit N shows more, --offset N what comes after.", err=True)

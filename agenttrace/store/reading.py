@@ -16,6 +16,7 @@ from agenttrace.records import CaptureCounters, RunRecord, SpanRecord, TraceSumm
 from agenttrace.steps import JSON
 from agenttrace.store.content import expand, references
 from agenttrace.store.database import locked_database
+from agenttrace.store.filters import EVERYTHING, TraceFilter
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.rows import Row, run_from_row, span_from_row, unfinished_from_row
@@ -30,8 +31,8 @@ WHERE later.trace_id != earlier.trace_id
 """
 """Which trace goes on from where another one had paused."""
 
-LIST_TRACES = f"""
-WITH resumptions AS ({RESUMPTIONS}),
+LIST_TRACES = """
+WITH resumptions AS (<resumptions>),
 roots AS (
     SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id, session, "user" FROM spans
     UNION ALL
@@ -53,11 +54,15 @@ traces AS (
         count(*) AS spans
     FROM roots
     GROUP BY trace_id
-    ORDER BY start_ns DESC
-    LIMIT $limit
+),
+listed AS (
+    FROM traces
+    WHERE <condition>
+    ORDER BY start_ns DESC, trace_id
+    LIMIT $limit OFFSET $offset
 )
 SELECT
-    traces.*,
+    listed.*,
     runs.name AS run,
     sum(input_tokens) AS input,
     sum(output_tokens) AS output,
@@ -66,13 +71,13 @@ SELECT
     sum(reasoning_tokens) AS reasoning,
     sum(total_tokens) AS total,
     any_value(paused.trace_id) AS resumes
-FROM traces
+FROM listed
 LEFT JOIN runs USING (run_id)
-LEFT JOIN resumptions AS paused ON paused.resumed_in = traces.trace_id
-LEFT JOIN spans ON spans.trace_id = traces.trace_id AND spans.kind = 'model'
+LEFT JOIN resumptions AS paused ON paused.resumed_in = listed.trace_id
+LEFT JOIN spans ON spans.trace_id = listed.trace_id AND spans.kind = 'model'
 GROUP BY ALL
 ORDER BY start_ns DESC, trace_id
-"""
+""".replace("<resumptions>", RESUMPTIONS)
 
 ALL = 1 << 62
 """A limit that limits nothing."""
@@ -102,12 +107,11 @@ class Store:
     def __exit__(self, *_: object) -> None:
         """Nothing is held open between answers."""
 
-    def runs(self, limit: int | None = None) -> tuple[RunRecord, ...]:
+    def runs(self, limit: int | None = None, *, offset: int = 0) -> tuple[RunRecord, ...]:
         """Newest first."""
+        query = "SELECT * FROM runs ORDER BY start_ns DESC, run_id LIMIT $limit OFFSET $offset"
         with self._connection() as connection:
-            rows = _rows(
-                connection, "SELECT * FROM runs ORDER BY start_ns DESC, run_id LIMIT $limit", limit=limit or ALL
-            )
+            rows = _rows(connection, query, limit=limit or ALL, offset=offset)
         return tuple(run_from_row(row) for row in rows)
 
     def run(self, ref: str) -> RunRecord:
@@ -115,10 +119,13 @@ class Store:
         with self._connection() as connection:
             return find_run(connection, ref)
 
-    def traces(self, limit: int | None = None) -> tuple[TraceSummary, ...]:
+    def traces(
+        self, limit: int | None = None, *, offset: int = 0, where: TraceFilter = EVERYTHING
+    ) -> tuple[TraceSummary, ...]:
         """Newest first, with the tokens of their model calls; a count that no call reported is None."""
+        query = LIST_TRACES.replace("<condition>", where.condition())
         with self._connection() as connection:
-            rows = _rows(connection, LIST_TRACES, limit=limit or ALL)
+            rows = _rows(connection, query, limit=limit or ALL, offset=offset, **where.parameters())
             roots = _roots(connection, [row["root_id"] for row in rows])
         usage = tuple(Usage.__dataclass_fields__)
         return tuple(

@@ -153,3 +153,17 @@ def test_a_full_disk_is_a_sentence(imported: Path) -> None:
     assert result.returncode == 3
     assert "cannot be written" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_list_narrows_and_pages(imported: Path) -> None:
+    """Conditions are given as options; what nothing fits is said, and runs take none."""
+    import_records(imported, [a_run(run_id="later")], [a_span(1, run_id="later", name="second")])
+    first = json.loads(agenttrace("list", "--json", "--limit", "1").stdout)
+    rest = json.loads(agenttrace("list", "--json", "--offset", "1").stdout)
+    assert [trace["trace_id"] for trace in [*first, *rest]] == [TRACE, "a" * 32]
+    [found] = json.loads(
+        agenttrace("list", "--json", "--run", "later", "--max-duration", "2s", "--text", "SECOND").stdout
+    )
+    assert found["name"] == "second"
+    assert "No trace is so" in agenttrace("list", "--min-duration", "1d").stderr
+    assert agenttrace("list", "--runs", "--state", "ok").returncode == 2
