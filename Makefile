@@ -7,7 +7,7 @@ PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install phoenix engines peers demo test quality docs format clean
+.PHONY: help install phoenix engines oldest peers demo test quality docs format clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,17 @@ $(VENV)/.engines: constraints.txt $(INSTALLED)
 
 engines: $(VENV)/.engines ## what the tests of engines inside the process need
 
+OLDEST := .venv-oldest
+$(OLDEST)/.installed: constraints-oldest.txt pyproject.toml
+	@echo "Installing the oldest supported LangChain and LangGraph into $(OLDEST) …"
+	@test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	@$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints-oldest.txt --editable . \
+		langchain langgraph langchain-openai numpy pytest pytest-asyncio hypothesis
+	@touch $@
+
+oldest: $(OLDEST)/.installed ## the handler's tests with the oldest supported LangChain and LangGraph
+	@$(OLDEST)/bin/python -m pytest -q tests/langchain
+
 demo: install ## a real agent on a real local model: record it, look at it
 	@$(BIN)/agenttrace demo
 
@@ -73,4 +84,4 @@ format: install ## put the code into shape
 	@$(BIN)/ruff check --fix .
 
 clean: ## remove what was installed and generated
-	rm -rf $(VENV) $(PHOENIX) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf $(VENV) $(PHOENIX) $(OLDEST) $(PEERS) .mypy_cache .ruff_cache .pytest_cache .hypothesis
