@@ -17,6 +17,7 @@ import portalocker
 
 from agenttrace.errors import NewerSchema, NotAStore, StoreLocked, StoreUnwritable
 from agenttrace.store.layout import Layout
+from agenttrace.store.migrations import migrate
 from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, VIEWS
 
 WAIT_S = 15.0
@@ -112,15 +113,21 @@ def _require_schema(connection: duckdb.DuckDBPyConnection, layout: Layout) -> No
             f"{layout.folder} was written by a newer agenttrace (schema {version}, this one knows {SCHEMA_VERSION}). "
             "Upgrade agenttrace to read it; nothing was changed."
         )
+    if version < SCHEMA_VERSION:
+        migrate(connection, layout.database, version, _product())
+
+
+def _product() -> str:
+    from importlib.metadata import version
+
+    return version("agenttrace-lab")
 
 
 def _create(connection: duckdb.DuckDBPyConnection) -> None:
-    from importlib.metadata import version
-
     connection.execute("BEGIN")
     connection.execute(SCHEMA)
     connection.execute(VIEWS)
-    connection.execute("INSERT INTO schema_version VALUES (?, ?)", [SCHEMA_VERSION, version("agenttrace-lab")])
+    connection.execute("INSERT INTO schema_version VALUES (?, ?)", [SCHEMA_VERSION, _product()])
     connection.execute("COMMIT")
 
 

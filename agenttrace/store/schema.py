@@ -3,12 +3,13 @@
 A line of a journal holds rows under these column names, so a column is named here and nowhere else.
 
 History of SCHEMA_VERSION:
-1  first release
+1  before the first release
+2  first release: what a run kept and whose it was, suites and their results, arrivals of streams, exports
 """
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 STORAGE_VERSION = "v1.5.0"
 """DuckDB's file format: the newest that both 1.5 and 2.x open, and the oldest that compresses JSON with zstd."""
