@@ -15,6 +15,17 @@ LARGEST = 256 << 20
 """Bytes of a file that are read at most."""
 
 
+RATES = {
+    "prefill_tok_s": "prefill rate",
+    "decode_tok_s": "decode rate",
+    "tpot_n_s": "decode / N",
+    "itl_n1_s": "decode / (N - 1)",
+    "itl_client_n1_s": "(end to end - first token) / (N - 1)",
+    "itl_mean_low_s": "mean token at least",
+    "itl_mean_high_s": "mean token at most",
+}
+
+
 @click.command(short_help="Divide one response's time from what its server reported.")
 @click.argument("file", type=click.Path(allow_dash=True))
 @json_option
@@ -86,6 +97,9 @@ def _draw(explanation: dict[str, Any]) -> None:
     for title, key in (("server total", "server_total_s"), ("server time to first token", "server_ttft_s")):
         if explanation[key] is not None:
             click.echo(f"  {title:34} {duration(explanation[key] * 1e9):>16}")
+    for name, value in explanation["rates"].items():
+        shown_rate = f"{value:,.4g} tokens/s" if name.endswith("_tok_s") else duration(value * 1e9)
+        click.echo(f"  {RATES.get(name, visible(name)):34} {shown_rate:>16}")
     for name, reason in explanation["rejected"].items():
         click.echo(f"  rejected {visible(name)}: {visible(reason)}")
     for note in explanation["notes"]:

@@ -27,8 +27,7 @@ from agenttrace.steps import EVALUATOR, JSON
 class FunctionTask:
     """A sync or async callable as a root step. Sync ones run in the event loop's threads.
 
-    Not LangChain's `RunnableLambda`, which looks up the function's signature four times a call: a third of what the runner
-    adds to a short task.
+    Not LangChain's `RunnableLambda`, which looks up the function's signature four times a call.
     """
 
     def __init__(self, function: Callable[[Any], Any]) -> None:

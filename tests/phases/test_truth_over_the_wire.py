@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_openai import ChatOpenAI
 from pydantic import SecretStr
 
@@ -148,3 +149,17 @@ def test_a_stall_is_decoding_and_no_token(store: Path) -> None:
     silence = call_metrics(call).longest_silence_ns
     assert silence is not None
     assert silence >= 200_000_000
+
+
+def test_waiting_for_a_rate_limiter_is_our_own_preparation(store: Path) -> None:
+    """A limiter in the client holds the call back before any request: `client_prep`, never the server's queue."""
+    truths: list[Truth] = []
+    limiter = InMemoryRateLimiter(requests_per_second=5, check_every_n_seconds=0.01, max_bucket_size=1)
+    with serve(timed(truths, vllm)) as server:
+        model = chat(server, rate_limiter=limiter)
+        for _ in range(2):
+            model.invoke("x", config={"callbacks": [AgentTraceHandler()]})
+    _, second = recorded()
+    phases = check(second, truths[1])
+    assert (phases["client_prep"].ns or 0) > 10_000_000
+    assert phases["queue"].ns == pytest.approx(truths[1].queue, abs=1_000)
