@@ -30,6 +30,8 @@ COMMANDS = {
     "doctor": "doctor",
     "demo": "demo",
     "sql": "sql",
+    "prune": "prune",
+    "compact": "compact",
     "summary": "summary",
 }
 """Command to the module in this folder that holds it, in the order of the help. A module is loaded when its command is

@@ -35,6 +35,17 @@ def locked_database(
     With `confined_to_bytes` of memory the connection is for a stranger's query: it reads this database and nothing else.
     """
     deadline = time.monotonic() + wait_s
+    with merge_lock(layout, wait_s=wait_s):
+        connection = connect(layout, deadline, confined_to_bytes)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+@contextmanager
+def merge_lock(layout: Layout, *, wait_s: float = WAIT_S) -> Iterator[None]:
+    """Keep out every other process that would merge into this store, or exchange its database."""
     try:
         lock = portalocker.Lock(layout.merge_lock, mode="ab", timeout=wait_s, check_interval=RETRY_S)
         lock.acquire()
@@ -48,16 +59,13 @@ def locked_database(
             f"The store {layout.folder} cannot be written: {error.strerror}. Make the folder writable, or copy it."
         ) from error
     try:
-        connection = _connect(layout, deadline, confined_to_bytes)
-        try:
-            yield connection
-        finally:
-            connection.close()
+        yield
     finally:
         lock.release()
 
 
-def _connect(layout: Layout, deadline: float, confined_to_bytes: int | None) -> duckdb.DuckDBPyConnection:
+def connect(layout: Layout, deadline: float, confined_to_bytes: int | None = None) -> duckdb.DuckDBPyConnection:
+    """The database, for whoever holds the merge lock; waits for another program's until `deadline` (monotonic)."""
     while True:
         try:
             return _open(layout, confined_to_bytes)

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import portalocker
 
 from agenttrace import clock
+from agenttrace.store.layout import Layout
 
 SEGMENT_BYTES = 4 << 20
 """A segment is sealed when it has grown to this size."""
@@ -42,6 +43,7 @@ class Journal:
 
     def __init__(self, folder: Path, process: str) -> None:
         self._folder = folder
+        self._pruned = self._pruned_ns()
         self._stem = process.replace(":", "-").replace("/", "-")
         self._segments = 0
         self._file: BinaryIO | None = None
@@ -67,13 +69,21 @@ class Journal:
         self._size += len(data)
 
     def is_gone(self) -> bool:
-        """Whether somebody removed or moved the segment from under us."""
+        """Whether somebody removed or moved the segment from under us, or took texts out of the store."""
+        if self._pruned_ns() != self._pruned:
+            return True
         if self._file is None or self._path is None:
             return False
         try:
             return not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path))
         except OSError:
             return True
+
+    def _pruned_ns(self) -> int | None:
+        try:
+            return os.stat(Layout(self._folder.parent).pruned).st_mtime_ns
+        except OSError:
+            return None
 
     def seal_if_due(self) -> None:
         """Seal a segment that is old or large, so that it can be merged and removed."""

@@ -36,6 +36,16 @@ class Layout:
     def merge_lock(self) -> Path:
         return self.folder / "merge.lock"
 
+    @property
+    def pruned(self) -> Path:
+        """Touched before texts are taken out: a recording process then refers to no text that it wrote earlier."""
+        return self.folder / "pruned"
+
+    def database_bytes(self) -> int:
+        """What the database takes on disk."""
+        files = (self.database, self.database.with_name(f"{self.database.name}.wal"))
+        return sum(file.stat().st_size for file in files if file.exists())
+
     def create(self) -> None:
         """Make the folder, readable by its owner alone, and keep it out of version control."""
         try:

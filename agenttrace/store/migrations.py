@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, VIEWS
+from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, VIEWS
 
 Migration = Callable[[duckdb.DuckDBPyConnection], None]
 
@@ -37,16 +37,22 @@ def _back_up(connection: duckdb.DuckDBPyConnection, database: Path, version: int
     if backup.exists():  # of a migration that was killed: what it holds is what is here
         return
     unfinished = backup.with_suffix(".part")
-    unfinished.unlink(missing_ok=True)
+    copy_database(connection, unfinished)
+    unfinished.rename(backup)
+
+
+def copy_database(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Write all that a database holds into a new file, in the format of a store's."""
+    path.unlink(missing_ok=True)
     row = connection.execute("SELECT current_database()").fetchone()
     assert row is not None
-    path = str(unfinished).replace("'", "''")
-    connection.execute(f"ATTACH '{path}' AS backup")
+    quoted = str(path).replace("'", "''")
+    connection.execute(f"ATTACH '{quoted}' AS copied (STORAGE_VERSION '{STORAGE_VERSION}')")
     try:
-        connection.execute(f'COPY FROM DATABASE "{row[0]}" TO backup')
+        connection.execute(f'COPY FROM DATABASE "{row[0]}" TO copied')
+        connection.execute("CHECKPOINT copied")
     finally:
-        connection.execute("DETACH backup")
-    unfinished.rename(backup)
+        connection.execute("DETACH copied")
 
 
 def _to_2(connection: duckdb.DuckDBPyConnection) -> None:
