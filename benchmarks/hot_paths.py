@@ -93,10 +93,18 @@ def tap() -> dict[str, float]:
 
 
 def _inside_a_call(handler: Any, send: Callable[[], None]) -> Callable[[], None]:
+    """Requests of one model call that is open all the while: what its callbacks cost is another figure."""
+    from agenttrace.steps import current_model_call
+
+    call = uuid4()  # held below: a call whose id is gone has ended
+    handler.on_chat_model_start({}, [[]], run_id=call)
+    step = current_model_call.get()
+    assert step is not None
+
     def work() -> None:
-        handler.on_chat_model_start({}, [[]], run_id=(call := uuid4()))
+        assert call is not None
+        step.attempts = None  # as if each request were the call's first
         send()
-        handler.on_llm_error(ValueError(), run_id=call)
 
     return work
 

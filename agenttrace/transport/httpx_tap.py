@@ -24,7 +24,7 @@ Trace: TypeAlias = Callable[[str, Any], Any]
 """httpcore's trace extension: a function in a sync client, a coroutine function in an async one."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(slots=True)  # not frozen: that takes three times as long to make
 class Watched:
     """A request under watch, and what it was like before."""
 
@@ -115,7 +115,7 @@ def _restore(request: Any, watched: Watched) -> None:
     """The request is the caller's, who may send it again: under another model call, or under none."""
     try:
         request.extensions = watched.extensions
-        if watched.header is not None and request.headers.get("traceparent") == watched.header:
+        if watched.header is not None:
             del request.headers["traceparent"]
     except Exception as error:
         count_fault(error)
@@ -144,8 +144,7 @@ def _with_users(attempt: OpenAttempt, users: Trace) -> Trace:
 def _watch_response(response: Any, attempt: OpenAttempt, stream: Any) -> Any:
     try:
         # Not `.items()`, which looks for the encoding that fits all headers: three times the cost.
-        headers = ((name.decode("latin-1"), value.decode("latin-1")) for name, value in response.headers.raw)
-        responded(attempt, response.status_code, headers)
+        responded(attempt, response.status_code, response.headers.raw)
         response.stream = stream(response.stream, attempt)
     except Exception as error:
         count_fault(error)

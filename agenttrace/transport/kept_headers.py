@@ -39,19 +39,29 @@ def is_kept(name: str) -> bool:
     return name in EXACT or (name.startswith(PREFIXES) and not any(word in name for word in NEVER))
 
 
-def kept_headers(headers: Iterable[tuple[str, str]]) -> tuple[str, str, dict[str, str]]:
+@lru_cache(maxsize=1024)
+def _known(given: str | bytes) -> str | None:
+    """A header's name in lower case, if it says something that is wanted; most do not, and their values are not looked at."""
+    name = (given if isinstance(given, str) else given.decode("latin-1")).lower()
+    return name if name in ("content-type", "content-encoding") or is_kept(name) else None
+
+
+def kept_headers(headers: Iterable[tuple[str | bytes, str | bytes]]) -> tuple[str, str, dict[str, str]]:
     """Content type (without parameters), content encoding, and the headers that are kept, names in lower case.
 
     Repeated headers are joined, as HTTP allows.
     """
     content_type = encoding = ""
     kept: dict[str, str] = {}
-    for name, value in headers:
-        name = name.lower()
+    for given, value in headers:
+        name = _known(given)
+        if name is None:
+            continue
+        text = value if isinstance(value, str) else value.decode("latin-1")
         if name == "content-type":
-            content_type = value.partition(";")[0].strip().lower()
+            content_type = text.partition(";")[0].strip().lower()
         elif name == "content-encoding":
-            encoding = value.strip().lower()
-        elif is_kept(name):
-            kept[name] = f"{kept[name]}, {value}" if name in kept else value
+            encoding = text.strip().lower()
+        else:
+            kept[name] = f"{kept[name]}, {text}" if name in kept else text
     return content_type, "" if encoding == "identity" else encoding, kept

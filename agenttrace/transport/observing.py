@@ -37,6 +37,13 @@ MARKS = {
 }
 """Events of httpcore's trace extension, without the protocol in front (`http11.`, `http2.`, `connection.`)."""
 
+_MARK_OF = {
+    f"{protocol}.{event}": mark
+    for event, mark in MARKS.items()
+    for protocol in ("connection", "http11", "http2", "proxy", "http_proxy", "socks")
+}
+"""The same by the whole name: a request has a dozen events, and most of them mean nothing to us."""
+
 _first_attempt = threading.Lock()
 _faults = 0
 _last_fault: str | None = None
@@ -84,14 +91,14 @@ def mark_event(attempt: OpenAttempt, name: str) -> None:
     Connecting starts once, however often it is tried. Of what repeats (a proxy is asked first) the last counts.
     """
     try:
-        mark = MARKS.get(name.partition(".")[2])
+        mark = _MARK_OF.get(name)
         if mark is not None and not (mark == "connect_start" and attempt.connect_start is not None):
             setattr(attempt, mark, clock.monotonic_ns())
     except Exception as error:
         count_fault(error)
 
 
-def responded(attempt: OpenAttempt, status: int, headers: Iterable[tuple[str, str]]) -> None:
+def responded(attempt: OpenAttempt, status: int, headers: Iterable[tuple[str | bytes, str | bytes]]) -> None:
     """The response's head is here."""
     try:
         if attempt.headers_at is None:
