@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import sys
+import webbrowser
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from agenttrace.cli.options import store_option
-from agenttrace.errors import PhoenixRunning
+from agenttrace.errors import PhoenixRunning, RunNotFound, UsageError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -21,44 +24,84 @@ if TYPE_CHECKING:
     from agenttrace.records import TraceSummary
     from agenttrace.store.reading import Store
 
+DEFAULT_PORT = 6006
+
 NEWEST = 200
 """Traces that are shown unless others are asked for."""
 
 
-@click.command(short_help="Look at the traces in Arize Phoenix, on this machine.")
+@click.command(short_help="Look at the traces in Arize Phoenix.")
+@click.argument("target", metavar="[RUN|TRACE]", required=False)
 @click.option("--run", metavar="RUN", help="Only the traces of this run.")
 @click.option("--trace", metavar="TRACE", help="Only this trace.")
 @click.option(
     "--limit", type=click.IntRange(1), default=NEWEST, show_default=True, help="How many traces, newest first."
 )
-@click.option("--port", type=click.IntRange(1, 65535), default=6006, show_default=True, help="Phoenix's port.")
+@click.option(
+    "--port", type=click.IntRange(1, 65535), help="Phoenix's port. [default: 6006, or a free one where that is taken]"
+)
+@click.option("--no-open", is_flag=True, help="Open no browser.")
 @click.option("--check", is_flag=True, help="Show the traces, make sure that Phoenix has them, and stop it again.")
 @store_option
-def view(run: str | None, trace: str | None, limit: int, port: int, check: bool, store: str | None) -> None:
-    """Start Phoenix on this machine, show it the stored traces, and print where to look. Ctrl-C stops it.
+def view(
+    target: str | None,
+    run: str | None,
+    trace: str | None,
+    limit: int,
+    port: int | None,
+    no_open: bool,
+    check: bool,
+    store: str | None,
+) -> None:
+    """Start Phoenix on this machine, show it the stored traces, and open the page. Ctrl-C stops it.
 
     It listens on loopback only, asks nothing of the internet, and keeps its data in the store's folder. Traces that
-    it has already are not sent again.
+    it has already are not sent again. Where $PHOENIX_COLLECTOR_ENDPOINT names a Phoenix, that one is shown them instead.
     """
     from agenttrace.cli.sending import chosen_traces
-    from agenttrace.export.phoenix import running_phoenix
+    from agenttrace.export.phoenix import free_port, running_phoenix
     from agenttrace.report.console import open_console
     from agenttrace.store.layout import store_path
     from agenttrace.store.reading import open_store
 
+    if target is not None and (run or trace):
+        raise UsageError(f"'{target}' was given beside --run or --trace. Name a run or a trace once.")
     console = open_console()
     with open_store(store) as opened:
+        if target is not None:
+            run, trace = _run_or_trace(opened, target)
         chosen = chosen_traces(opened, run, trace, limit)
+        elsewhere = None if port else os.environ.get("PHOENIX_COLLECTOR_ENDPOINT")
+        if elsewhere:
+            _show(_named_phoenix(), opened, chosen, console, opens=not (check or no_open))
+            return
         try:
-            with _phoenix(store_path(store), port, console) as phoenix:
-                _show(phoenix, opened, chosen, console)
+            with _phoenix(store_path(store), port or free_port(DEFAULT_PORT), console) as phoenix:
+                _show(phoenix, opened, chosen, console, opens=not (check or no_open))
                 if not check:
                     console.print("Ctrl-C stops it.")
                     with _until_interrupted():
                         phoenix.wait()
         except PhoenixRunning as running:
-            _show(running_phoenix(running.address), opened, chosen, console)
+            _show(running_phoenix(running.address), opened, chosen, console, opens=not (check or no_open))
             console.print("It was started by another 'agenttrace view', and goes on with that.")
+
+
+def _run_or_trace(store: Store, target: str) -> tuple[str | None, str | None]:
+    """What a bare name means: a run by id or name, else a trace. Raises `TraceNotFound` where it is neither."""
+    try:
+        return store.run(target).run_id, None
+    except RunNotFound:
+        return None, target
+
+
+def _named_phoenix() -> Phoenix:
+    """The Phoenix that the environment names, with its key."""
+    from agenttrace.export.destinations import destination
+    from agenttrace.export.phoenix import running_phoenix
+
+    place = destination("phoenix")
+    return running_phoenix(place.endpoint.rstrip("/").removesuffix("/v1/traces"), place.headers)
 
 
 @contextmanager
@@ -75,7 +118,7 @@ def _phoenix(store: Path, port: int, console: Console) -> Iterator[Phoenix]:
         status.stop()
 
 
-def _show(phoenix: Phoenix, store: Store, chosen: Sequence[TraceSummary], console: Console) -> None:
+def _show(phoenix: Phoenix, store: Store, chosen: Sequence[TraceSummary], console: Console, *, opens: bool) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from agenttrace.export.phoenix_traces import show_traces
@@ -88,6 +131,13 @@ def _show(phoenix: Phoenix, store: Store, chosen: Sequence[TraceSummary], consol
     console.print(_outcome(result))
     address = phoenix.page_of(chosen[0].trace_id) if len(chosen) == 1 else phoenix.address
     console.print(f"Phoenix {phoenix.version}: {address}")
+    # Only where somebody sits before a screen: elsewhere a browser would take the terminal, or be none.
+    if (
+        opens
+        and console.is_terminal
+        and (sys.platform == "darwin" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))
+    ):
+        webbrowser.open(address)
 
 
 def _stored(store: Store, chosen: Sequence[TraceSummary]) -> Iterator[StoredTrace]:

@@ -293,6 +293,17 @@ def _only_one(folder: Path, port: int) -> Iterator[None]:
         lock.release()
 
 
+def free_port(wanted: int) -> int:
+    """That port of loopback if nobody listens there, else any that is free."""
+    for port in (wanted, 0):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with contextlib.suppress(OSError):
+                probe.bind((HOST, port))
+                return int(probe.getsockname()[1])
+    raise _port_in_use(wanted)
+
+
 def _require_free(port: int) -> None:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a connection that lingers is no listener

@@ -14,11 +14,12 @@ from typing import Any
 
 import pytest
 
-from agenttrace.export.phoenix import PYTHON
+from agenttrace.export.phoenix import PYTHON, free_port, serve_phoenix
 from agenttrace.records import PhaseTiming
 from agenttrace.store.importing import import_records
 from tests.builders import SECOND, a_model_call, a_run, a_span
 from tests.conftest import require
+from tests.end_to_end.test_export import export
 
 OWN_ENVIRONMENT = Path(__file__).parents[2] / ".venv-phoenix" / "bin" / "python"
 
@@ -134,3 +135,41 @@ def test_without_the_extra_one_line_says_what_to_install(filled: Path, monkeypat
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert result.returncode == 3
     assert "pip install 'agenttrace-lab[phoenix]'" in result.stderr
+
+
+def test_a_phoenix_elsewhere_is_shown_them(
+    phoenix: None, filled: Path, port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the environment names a Phoenix, none is started: that one has the run's traces afterwards."""
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with serve_phoenix(elsewhere, port=port) as running:
+        monkeypatch.setenv("PHOENIX_COLLECTOR_ENDPOINT", running.address)
+        result = view("nightly")
+        assert result.returncode == 0, result.stderr
+        assert "4 were new to it" in result.stdout
+        exported = export("--to", "phoenix", "--resume")
+        again = export("--to", "phoenix", "--resume")
+    assert "0 were new to it" in exported.stdout
+    assert "Nothing to send" in again.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"), [(("nothing-of-that-name",), "nothing-of-that-name"), (("nightly", "--run", "x"), "once")]
+)
+def test_a_name_that_is_none_is_said(filled: Path, arguments: tuple[str, ...], said: str) -> None:
+    """Neither a run nor a trace, or both ways at once: one sentence."""
+    result = view(*arguments)
+    assert result.returncode in (2, 3)
+    assert said in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_another_port_is_taken_where_the_usual_one_is_not_free() -> None:
+    """Somebody's own Phoenix on 6006 keeps nobody from looking."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        number = taken.getsockname()[1]
+        assert free_port(number) != number
+    assert free_port(number) == number
