@@ -257,16 +257,25 @@ def _expand(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]
     wanted = {reference for row in rows for column in columns for reference in references(row.get(column))}
     chains = _chains(connection, [digest for kind, digest in wanted if kind == "chain"])
     hashes = {digest for kind, digest in wanted if kind == "content"}.union(*chains.values())
-    contents: dict[str, JSON] = {
-        digest: orjson.loads(body)
-        for digest, body in connection.execute(
-            "SELECT hash, body FROM contents WHERE hash IN (SELECT unnest($hashes))", {"hashes": list(hashes)}
-        ).fetchall()
-    }
+    contents = _contents(connection, list(hashes))
     for row in rows:
         for column in columns:
             if row.get(column) is not None:
                 row[column] = expand(row[column], contents, chains)
+
+
+def _contents(connection: duckdb.DuckDBPyConnection, hashes: list[str]) -> dict[str, JSON]:
+    """Bodies by hash. Found by their places first: a search by hash alone would unpack every body there is."""
+    if not hashes:
+        return {}
+    places = connection.execute(
+        "SELECT rowid FROM contents WHERE hash IN (SELECT unnest($hashes))", {"hashes": hashes}
+    ).fetchall()
+    bodies = connection.execute(
+        "SELECT hash, body FROM contents WHERE rowid IN (SELECT unnest($places))",
+        {"places": [place for (place,) in places]},
+    ).fetchall()
+    return {digest: orjson.loads(body) for digest, body in bodies}
 
 
 def _chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) -> dict[str, list[str]]:
