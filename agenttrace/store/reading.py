@@ -33,11 +33,20 @@ WHERE later.trace_id != earlier.trace_id
 
 LIST_TRACES = """
 WITH resumptions AS (<resumptions>),
+candidates AS (
+    SELECT trace_id
+    FROM (SELECT trace_id, start_ns FROM spans UNION ALL SELECT trace_id, start_ns FROM span_starts)
+    GROUP BY trace_id
+    ORDER BY min(start_ns) DESC, trace_id
+    LIMIT <candidates>
+),
 roots AS (
     SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id, session, "user" FROM spans
+    WHERE trace_id IN (FROM candidates)
     UNION ALL
     SELECT trace_id, span_id, run_id, name, 'unfinished', start_ns, NULL, parent_id, session, "user" FROM span_starts
-    WHERE span_id NOT IN (SELECT span_id FROM spans)
+    WHERE trace_id IN (FROM candidates)
+        AND span_id NOT IN (SELECT span_id FROM spans WHERE trace_id IN (FROM candidates))
 ),
 traces AS (
     SELECT
@@ -123,7 +132,9 @@ class Store:
         self, limit: int | None = None, *, offset: int = 0, where: TraceFilter = EVERYTHING
     ) -> tuple[TraceSummary, ...]:
         """Newest first, with the tokens of their model calls; a count that no call reported is None."""
-        query = LIST_TRACES.replace("<condition>", where.condition())
+        # Without a condition only the newest need be looked at.
+        candidates = str(ALL) if any(where.given()) else "$limit + $offset"
+        query = LIST_TRACES.replace("<condition>", where.condition()).replace("<candidates>", candidates)
         with self._connection() as connection:
             rows = _rows(connection, query, limit=limit or ALL, offset=offset, **where.parameters())
             roots = _roots(connection, [row["root_id"] for row in rows])
@@ -187,7 +198,8 @@ class Store:
         finished = _rows(connection, f"SELECT * FROM spans WHERE {column} = $value", value=value)
         unfinished = _rows(
             connection,
-            f"SELECT * FROM span_starts WHERE {column} = $value AND span_id NOT IN (SELECT span_id FROM spans)",
+            f"SELECT * FROM span_starts WHERE {column} = $value "
+            f"AND span_id NOT IN (SELECT span_id FROM spans WHERE {column} = $value)",
             value=value,
         )
         _expand(connection, [*finished, *unfinished])
