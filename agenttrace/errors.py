@@ -6,6 +6,7 @@ AgentTraceError
 │   ├── UnknownDimension              `--changed` names no setting
 │   ├── UnknownCallSite               `--changed` names a call site that neither run has
 │   ├── UndeclarableDimension         `--changed` names what can never differ on purpose
+│   ├── InvalidConfiguration          `[tool.agenttrace]` of pyproject.toml is not right
 │   ├── InvalidSuite                  a suite cannot be run as it is
 │   ├── InvalidCases                  its cases cannot be used
 │   ├── SuiteChanged                  it is another one than the run that is to be gone on with
@@ -81,6 +82,12 @@ class UndeclarableDimension(UsageError):
     """What was declared to differ decides what is measured, so it can never be what is tested."""
 
     slug = "undeclarable-dimension"
+
+
+class InvalidConfiguration(UsageError):
+    """`[tool.agenttrace]` of pyproject.toml has a key or value that is not right; nothing was done."""
+
+    slug = "invalid-configuration"
 
 
 class InvalidSuite(UsageError):

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from datetime import UTC, datetime
 from typing import Any
 
 import click
 
 from agenttrace import clock
+from agenttrace.amounts import duration_ns, size_bytes
 
 store_option = click.option(
     "--store", metavar="PATH", help="The store's folder. [default: $AGENTTRACE_STORE, else ./.agenttrace]"
 )
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
-
-DURATIONS_NS = {"ms": 1e6, "s": 1e9, "m": 60e9, "min": 60e9, "h": 3600e9, "d": 86_400e9, "w": 7 * 86_400e9}
-SIZES = {"B": 1, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
 
 
 class Duration(click.ParamType[int]):
@@ -29,7 +26,7 @@ class Duration(click.ParamType[int]):
         """Nanoseconds."""
         if isinstance(value, int):
             return value
-        number = _with_unit(value, {**DURATIONS_NS, "": 1e9})
+        number = duration_ns(value if value.strip()[-1:].isalpha() else f"{value}s")
         if not number:
             self.fail(f"'{value}' is no duration. Give one like 250ms, 1.5s, 10m, 2h or 30d.", param, ctx)
         return number
@@ -44,7 +41,7 @@ class Size(click.ParamType[int]):
         """Bytes."""
         if isinstance(value, int):
             return value
-        number = _with_unit(value.upper(), SIZES)
+        number = size_bytes(value)
         if number is None:
             self.fail(f"'{value}' is no size. Give one like 500MB or 5GB.", param, ctx)
         return number
@@ -59,7 +56,7 @@ class Moment(click.ParamType[int]):
         """Nanoseconds since 1970 UTC; a time without a zone is local."""
         if isinstance(value, int):
             return value
-        ago = _with_unit(value, DURATIONS_NS)
+        ago = duration_ns(value)
         if ago is not None:
             return clock.wall_ns() - ago
         try:
@@ -67,8 +64,3 @@ class Moment(click.ParamType[int]):
         except (ValueError, OverflowError):
             self.fail(f"'{value}' is no time. Give one like 2026-12-01, 2026-12-01T14:30, or 2h for two hours ago.",
                       param, ctx)  # fmt: skip
-
-
-def _with_unit(text: str, units: dict[str, Any]) -> int | None:
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z]*)", text.strip())
-    return round(float(match[1]) * units[match[2]]) if match and match[2] in units else None
