@@ -43,6 +43,8 @@ class TokenTotal:
     total: int | None
     """Over the calls that reported it; None where none did."""
     known_calls: int
+    some_calls: int = 0
+    """In how many of them there was at least one: of cached tokens, the share of requests that hit a cache."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -208,7 +210,8 @@ def _slowest(calls: Iterable[SpanRecord]) -> SlowestCall | None:
 def _tokens(calls: Iterable[SpanRecord], kind: str) -> TokenTotal:
     counts: list[int | None] = [getattr(call.usage, kind) for call in calls if call.usage is not None]
     known = [number for number in counts if number is not None]
-    return TokenTotal(total=sum(known) if known else None, known_calls=len(known))
+    some = sum(number > 0 for number in known)
+    return TokenTotal(total=sum(known) if known else None, known_calls=len(known), some_calls=some)
 
 
 def _failed(spans: Sequence[SpanRecord]) -> Iterator[SpanRecord]:

@@ -106,7 +106,12 @@ def _slowest(summary: RunSummary) -> Text:
 
 def _tokens(summary: RunSummary) -> str:
     kinds = (("in", summary.input), ("cached", summary.cached), ("out", summary.output))
-    return ", ".join(_token_total(label, tokens, summary.model_calls) for label, tokens in kinds)
+    line = ", ".join(_token_total(label, tokens, summary.model_calls) for label, tokens in kinds)
+    if not summary.cached.some_calls or not summary.input.total:
+        return line
+    # Two rates: of tokens and of requests. One long cached prompt among many short ones moves them apart.
+    hits = f"{summary.cached.some_calls} of {summary.cached.known_calls}"
+    return f"{line}; the cache held {percent((summary.cached.total or 0) / summary.input.total)} of the prompts, in {hits} calls"
 
 
 def _token_total(label: str, tokens: TokenTotal, calls: int) -> str:
