@@ -97,10 +97,12 @@ def _begin(session: Any, url: Any, options: dict[str, Any]) -> OpenAttempt | Non
             body = orjson.dumps(options["json"])
         elif isinstance(body, str):
             body = body.encode()
+        # Together with the session's own, as it would put them together itself: a name may stand there twice.
+        headers = session._prepare_headers(options.get("headers"))
         attempt = begin(step, target.authority, target.path, body)
-        headers = dict(options.get("headers") or {})
-        if not any(name.lower() == "traceparent" for name in headers):
-            options["headers"] = {**headers, "traceparent": traceparent(step)}
+        if "traceparent" not in headers:
+            headers["traceparent"] = traceparent(step)
+            options["headers"] = headers
         return attempt
     except Exception as error:
         count_fault(error)

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 import requests
+from multidict import CIMultiDict
 
 from agenttrace.transport.aiohttp_tap import _watched, tap_aiohttp
 from agenttrace.transport.requests_tap import tap_requests
@@ -161,3 +162,23 @@ def test_a_body_that_is_left_early_ends_its_attempt(leave: str) -> None:
     assert not _watched
     [attempt] = attempts(step)
     assert attempt.end_ns is not None
+
+
+@pytest.mark.parametrize("as_given", [list, CIMultiDict])
+@pytest.mark.parametrize("has_its_own", [False, True])
+def test_aiohttp_sends_the_headers_it_was_given(as_given: Callable[[Any], Any], has_its_own: bool) -> None:
+    """A name that stands there twice arrives twice, and a `traceparent` of the session's own is not replaced."""
+    own = f"00-{'1' * 32}-{'2' * 16}-01"
+    model_call()
+
+    async def ask(url: str) -> None:
+        headers = as_given([("x-a", "1"), ("x-a", "2")])
+        session = aiohttp.ClientSession(headers={"traceparent": own} if has_its_own else None)
+        async with session, session.post(url, json={"model": "m"}, headers=headers) as response:
+            await response.read()
+
+    with serve(chat_completion) as server:
+        asyncio.run(ask(server.url + "/v1/chat/completions"))
+    [asked] = server.asked
+    assert asked.headers.get_all("x-a") == ["1", "2"]
+    assert (asked.headers["traceparent"] == own) is has_its_own
