@@ -11,7 +11,6 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from itertools import islice
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
@@ -224,7 +223,8 @@ class Writer:
     def _write_batch(self) -> None:
         if self._journal and self._journal.is_gone():
             self._forget()  # the store was deleted or moved: what follows goes into a new one
-        facts = list(islice(self._queue, MAX_BATCH))
+        # By index: garbage collection may queue a vanished step at any allocation, which ends an iteration with an error.
+        facts = [self._queue[place] for place in range(min(len(self._queue), MAX_BATCH))]
         spans: list[SpanRecord] = []
         if self._is_refused() and not (self._exporters or self._followers or self._watchers):
             self._dropped += len(facts)  # not built either: a disk that refuses must not cost the agent

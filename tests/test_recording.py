@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from uuid import uuid4
 
@@ -19,7 +21,9 @@ from agenttrace import AgentTraceHandler, install, open_store, record, recording
 from agenttrace.comparison.recorded_suite import RecordedSuite, suite_metadata
 from agenttrace.judging import load_evidence
 from agenttrace.recording import flush
+from agenttrace.store.layout import Layout
 from agenttrace.store.results import ResultRecord, read_results
+from agenttrace.writer import Writer
 from tests.langchain.models import FakeModel
 
 
@@ -139,6 +143,29 @@ for number in range(50):
     assert [trace.state for trace in traces] == ["ok"] * 50
     assert open_store().runs()[0].end_ns is not None
     assert not list((store / "journal").iterdir())
+
+
+def test_what_garbage_collection_queues_ends_no_writer(store: Path) -> None:
+    """A step that vanishes while the writer takes its batch is written, and so are those before it."""
+    writer, written = Writer(Layout(store), {}), list[int]()
+    vanishing = list(range(200))
+
+    def vanish(phase: str, _: object) -> None:
+        if phase == "start" and vanishing:
+            writer.put_unnoticed(partial(written.append, vanishing.pop(0)))
+
+    writer.put_unnoticed(partial(written.append, -1))
+    thresholds = gc.get_threshold()
+    gc.callbacks.append(vanish)
+    gc.set_threshold(1)
+    try:
+        writer.close()
+    finally:
+        gc.set_threshold(*thresholds)
+        gc.callbacks.remove(vanish)
+    writer.close()
+    assert written == list(range(-1, 200 - len(vanishing)))
+    assert len(written) > 1
 
 
 def test_an_unwritable_store_does_not_touch_the_agent(store: Path, caplog: pytest.LogCaptureFixture) -> None:
