@@ -34,6 +34,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 from agenttrace.amounts import duration_ns, size_bytes
 from agenttrace.comparison.dimensions import DIMENSIONS, SEVERITIES, Severity, unknown_dimension
 from agenttrace.errors import InvalidConfiguration
+from agenttrace.pricing import Price
 
 OnInconclusive: TypeAlias = Literal["fail", "warn"]
 
@@ -41,18 +42,6 @@ FILE: Final = "pyproject.toml"
 
 VARIABLE: Final = "AGENTTRACE_CONFIG"
 """Names another file that has the table."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Price:
-    """What a model's tokens cost, in US dollars per million."""
-
-    input: float
-    output: float
-    cached: float | None = None
-    """Of prompt tokens that came from a cache; None: as `input`."""
-    cache_written: float | None = None
-    """Of prompt tokens that were written to a cache; None: as `input`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

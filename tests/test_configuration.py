@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from agenttrace.configuration import READERS, Configuration, Price, read_configuration
+from agenttrace.configuration import READERS, Configuration, read_configuration
 from agenttrace.errors import InvalidConfiguration
+from agenttrace.pricing import Price
 
 DAY_NS = 86_400 * 10**9
 PAGE = Path(__file__).parents[1] / "docs" / "configuration.md"

@@ -23,6 +23,7 @@ COMMANDS = {
     "export": "export",
     "import": "import_file",
     "settings": "settings",
+    "cost": "cost",
     "compare": "compare",
     "eval": "eval",
     "explain-response": "explain_response",

@@ -112,3 +112,12 @@ def rate(tokens_per_second: float | None) -> str:
 def moment(ns: int) -> str:
     """A time of day in this machine's time zone: "2026-12-01 14:03:22"."""
     return datetime.datetime.fromtimestamp(ns // 10**9).strftime("%Y-%m-%d %H:%M:%S")
+
+
+def money(dollars: float | None) -> str:
+    """An amount of US dollars: "$12.30", "$0.0042"; "$0" only for nothing."""
+    if dollars is None:
+        return UNKNOWN
+    if dollars >= 1 or not dollars:
+        return f"${dollars:,.2f}" if dollars else "$0"
+    return f"${_plain(_three_digits.create_decimal(Decimal(dollars)))}"

@@ -267,16 +267,16 @@ def _expand(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]
     """Put content back in place of the references."""
     columns = ("input", "output", "metadata", "settings")
     wanted = {reference for row in rows for column in columns for reference in references(row.get(column))}
-    chains = _chains(connection, [digest for kind, digest in wanted if kind == "chain"])
+    chains = read_chains(connection, [digest for kind, digest in wanted if kind == "chain"])
     hashes = {digest for kind, digest in wanted if kind == "content"}.union(*chains.values())
-    contents = _contents(connection, list(hashes))
+    contents = read_contents(connection, list(hashes))
     for row in rows:
         for column in columns:
             if row.get(column) is not None:
                 row[column] = expand(row[column], contents, chains)
 
 
-def _contents(connection: duckdb.DuckDBPyConnection, hashes: list[str]) -> dict[str, JSON]:
+def read_contents(connection: duckdb.DuckDBPyConnection, hashes: list[str]) -> dict[str, JSON]:
     """Bodies by hash. Found by their places first: a search by hash alone would unpack every body there is."""
     if not hashes:
         return {}
@@ -290,7 +290,7 @@ def _contents(connection: duckdb.DuckDBPyConnection, hashes: list[str]) -> dict[
     return {digest: orjson.loads(body) for digest, body in bodies}
 
 
-def _chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) -> dict[str, list[str]]:
+def read_chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) -> dict[str, list[str]]:
     """The items' hashes of each chain, by its last link."""
     links: dict[str, tuple[str | None, str]] = {
         digest: (prefix, item)

@@ -1,0 +1,163 @@
+"""What a model call cost: its tokens times the prices of its model on its day, divided by what was paid for.
+
+Prices are a project's own, else those of the library `genai-prices`: by provider, model, service tier and time of day.
+A model that neither knows has no cost, never a cost of zero. US dollars throughout.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+from agenttrace.records import Usage
+
+if TYPE_CHECKING:
+    from genai_prices.types import ModelInfo
+
+TABLE = "genai-prices"
+
+MILLION = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a model's tokens cost, in US dollars per million."""
+
+    input: float
+    output: float
+    cached: float | None = None
+    """Of prompt tokens that came from a cache; None: as `input`."""
+    cache_written: float | None = None
+    """Of prompt tokens that were written to a cache; None: as `input`."""
+    reasoning: float | None = None
+    """Of output tokens that were reasoning; None: as `output`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PricedModel:
+    """Who answered, as far as prices depend on it."""
+
+    names: tuple[str, ...]
+    """The served model, then the requested one."""
+    provider: str | None = None
+    endpoint: str | None = None
+    """The host that answered; None where that was not seen."""
+    service_tier: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What one call cost, or several. US dollars; the parts add up to the total."""
+
+    uncached: float = 0.0
+    """Prompt tokens that no cache had."""
+    cached: float = 0.0
+    cache_written: float = 0.0
+    output: float = 0.0
+    """Without reasoning."""
+    reasoning: float = 0.0
+
+    @property
+    def total(self) -> float:
+        return self.uncached + self.cached + self.cache_written + self.output + self.reasoning
+
+    def __add__(self, other: Cost) -> Cost:
+        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in PARTS})
+
+
+PARTS = tuple(Cost.__dataclass_fields__)
+
+
+@dataclass(frozen=True, slots=True)
+class Prices:
+    """Prices by model: a project's own first, then the table's."""
+
+    own: Mapping[str, Price] = field(default_factory=dict)
+
+    def cost(self, usage: Usage, model: PricedModel, at_ns: int) -> Cost | None:
+        """What a call cost that began at `at_ns`. None where its tokens or its prices are not known.
+
+        Where a server does not tell what came from a cache, all of the prompt is priced as if nothing had.
+        """
+        if usage.input is None or usage.output is None:
+            return None
+        price = self.price(model, at_ns, usage.input)
+        return None if price is None else _cost(usage.input, usage.output, usage, price)
+
+    def price(self, model: PricedModel, at_ns: int, prompt_tokens: int = 0) -> Price | None:
+        """The prices that hold for a call; some depend on how long its prompt is."""
+        named = next((self.own[name] for name in model.names if name in self.own), None)
+        return named or _table_price(model, at_ns, prompt_tokens)
+
+
+def _cost(prompt: int, output: int, usage: Usage, price: Price) -> Cost:
+    cached = min(usage.cached or 0, prompt)
+    written = min(usage.cache_written or 0, prompt - cached)
+    reasoning = min(usage.reasoning or 0, output)
+
+    def of(tokens: int, rate: float | None, otherwise: float) -> float:
+        return tokens * (otherwise if rate is None else rate) / MILLION
+
+    return Cost(
+        uncached=of(prompt - cached - written, price.input, 0.0),
+        cached=of(cached, price.cached, price.input),
+        cache_written=of(written, price.cache_written, price.input),
+        output=of(output - reasoning, price.output, 0.0),
+        reasoning=of(reasoning, price.reasoning, price.output),
+    )
+
+
+def _table_price(model: PricedModel, at_ns: int, prompt_tokens: int) -> Price | None:
+    info = next((found for name in model.names if (found := _lookup(name, model.provider, model.endpoint))), None)
+    if info is None:
+        return None
+    context = None if model.service_tier is None else {"service_tier": model.service_tier}
+    table = info.get_prices(datetime.fromtimestamp(at_ns / 1e9, UTC), context)
+
+    def rate(name: str) -> float | None:
+        return _rate(getattr(table, name), prompt_tokens)
+
+    paid, received = rate("input_mtok"), rate("output_mtok")
+    if paid is None or received is None:
+        return None
+    return Price(
+        input=paid,
+        output=received,
+        cached=rate("cache_read_mtok"),
+        cache_written=rate("cache_write_mtok"),
+        reasoning=rate("output_reasoning_mtok"),
+    )
+
+
+def _rate(price: Any, prompt_tokens: int) -> float | None:
+    """A price per million tokens. One with tiers goes by the length of the whole prompt, for all of its tokens."""
+    if price is None or isinstance(price, Decimal):
+        return None if price is None else float(price)
+    reached = [tier.price for tier in price.tiers if prompt_tokens > tier.start]
+    return float(reached[-1] if reached else price.base)
+
+
+@cache
+def _lookup(name: str, provider: str | None, endpoint: str | None) -> ModelInfo | None:
+    """The table's entry: of the provider whose host answered, else of the one that the framework names, which a gateway
+    stands before. Never by the model's name alone: a machine of one's own may serve the same weights.
+    """
+    from genai_prices.data_snapshot import get_snapshot
+
+    places = [(None, f"https://{endpoint}")] if endpoint else []
+    for provider_id, address in [*places, *([(provider, None)] if provider else [])]:
+        try:
+            return get_snapshot().find_provider_model(name, None, provider_id, address)[1]
+        except LookupError:
+            continue
+    return None
+
+
+def table_version() -> str:
+    """Which edition of the table is installed: prices move with it."""
+    return version(TABLE)

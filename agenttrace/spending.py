@@ -1,0 +1,102 @@
+"""Adds up what model calls cost: by model, by call site, by day, by trace. What is not known is counted, never taken for nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from agenttrace.pricing import PARTS, Cost, PricedModel, Prices
+from agenttrace.records import Usage
+
+Grouping: TypeAlias = Literal["model", "call-site", "day", "trace", "case"]
+
+COUNTS: Final = ("input", "cached", "cache_written", "output", "reasoning")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PaidCall:
+    """One model call as far as its cost goes."""
+
+    call_site: str
+    trace_id: str
+    case: str | None
+    start_ns: int
+    model: PricedModel
+    usage: Usage
+    is_answered: bool = True
+    """A call that failed tells no tokens, and is not counted as unknown for it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spending:
+    """What a group of calls cost."""
+
+    name: str
+    calls: int
+    unknown: int
+    """Answered calls whose cost is not known."""
+    cost: Cost
+    """Of those whose cost is known."""
+    tokens: Mapping[str, int]
+    """Tokens by kind, of the calls that tell them."""
+    unpriced_models: tuple[str, ...] = ()
+    """Models that neither the project nor the table has prices for."""
+
+    @property
+    def total(self) -> float | None:
+        """US dollars; None as soon as one call's cost is not known: a sum over some of them would be another number."""
+        return None if self.unknown else self.cost.total
+
+
+def spending(calls: Iterable[PaidCall], prices: Prices, by: Grouping | None = None) -> tuple[Spending, ...]:
+    """What calls cost, in groups, the dearest first; days in their order. Without `by`, one group of all."""
+    name_of = NAMES[by] if by else lambda _: "total"
+    groups: dict[str, list[tuple[PaidCall, Cost | None]]] = {}
+    for call in calls:
+        groups.setdefault(name_of(call), []).append((call, prices.cost(call.usage, call.model, call.start_ns)))
+    found = [_spending(name, group, prices) for name, group in groups.items()]
+    if by == "day":
+        return tuple(sorted(found, key=lambda item: item.name))
+    return tuple(sorted(found, key=lambda item: (-item.cost.total, -item.unknown, item.name)))
+
+
+def _spending(name: str, group: list[tuple[PaidCall, Cost | None]], prices: Prices) -> Spending:
+    unknown = [call for call, cost in group if cost is None and call.is_answered]
+    unpriced = (call.model for call in unknown if prices.price(call.model, call.start_ns) is None)
+    return Spending(
+        name=name,
+        calls=len(group),
+        unknown=len(unknown),
+        cost=sum((cost for _, cost in group if cost is not None), Cost()),
+        tokens={count: sum(getattr(call.usage, count) or 0 for call, _ in group) for count in COUNTS},
+        unpriced_models=tuple(dict.fromkeys(_model(model) for model in unpriced)),
+    )
+
+
+def _model(model: PricedModel) -> str:
+    return next(iter(model.names), "(unknown model)")
+
+
+NAMES: Final[Mapping[Grouping, Callable[[PaidCall], str]]] = {
+    "model": lambda call: _model(call.model),
+    "call-site": lambda call: call.call_site,
+    "day": lambda call: datetime.fromtimestamp(call.start_ns // 10**9).strftime("%Y-%m-%d"),
+    "trace": lambda call: call.trace_id,
+    "case": lambda call: call.case or "(no case)",
+}
+
+
+def spending_json(item: Spending) -> dict[str, Any]:
+    """A group as `cost --json` prints it. `cost_usd` is null where one call's cost is not known."""
+    return {
+        "name": item.name,
+        "calls": item.calls,
+        "cost_usd": item.total,
+        "known_usd": item.cost.total,
+        "unknown_calls": item.unknown,
+        "unpriced_models": list(item.unpriced_models),
+        "parts_usd": {part: getattr(item.cost, part) for part in PARTS},
+        "tokens": dict(item.tokens),
+    }

@@ -1,0 +1,79 @@
+"""The model calls of a run, or of all runs, as far as their cost goes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import duckdb
+
+from agenttrace.pricing import PricedModel
+from agenttrace.records import SettingValue, Usage
+from agenttrace.spending import PaidCall
+from agenttrace.store.stored_settings import NO_SETTINGS, read_settings
+
+CALLS = """
+SELECT
+    coalesce(spans.call_site, '') AS call_site,
+    spans.trace_id,
+    roots.case_id,
+    spans.start_ns,
+    spans.state = 'ok' AS is_answered,
+    spans.settings,
+    [spans.model_served, spans.model_requested] AS models,
+    input_tokens,
+    output_tokens,
+    cached_tokens,
+    cache_written_tokens,
+    reasoning_tokens,
+    total_tokens
+FROM spans
+LEFT JOIN (
+    SELECT trace_id, any_value(metadata ->> 'case') AS case_id
+    FROM spans
+    WHERE run_id = $run_id AND parent_id IS NULL
+    GROUP BY trace_id
+) AS roots USING (trace_id)
+WHERE run_id = $run_id AND kind = 'model'
+ORDER BY start_ns, span_id
+"""
+
+
+def read_paid_calls(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[PaidCall, ...]:
+    """In the order of time."""
+    settings = read_settings(connection, run_id)
+    rows = connection.execute(CALLS, {"run_id": run_id}).fetchall()
+    models: dict[tuple[str | None, tuple[str | None, ...]], PricedModel] = {}
+    calls = []
+    for call_site, trace_id, case, start_ns, is_answered, text, names, *counts in rows:
+        key = text, tuple(names)
+        if key not in models:
+            told = settings.get(text, NO_SETTINGS)
+            models[key] = _model({**told.shared, **told.own}, names)
+        calls.append(
+            PaidCall(
+                call_site=call_site,
+                trace_id=trace_id,
+                case=case,
+                start_ns=start_ns,
+                model=models[key],
+                usage=Usage(**dict(zip(USAGE, counts, strict=True))),
+                is_answered=is_answered,
+            )
+        )
+    return tuple(calls)
+
+
+USAGE = ("input", "output", "cached", "cache_written", "reasoning", "total")
+
+
+def _model(settings: Mapping[str, SettingValue], names: list[str | None]) -> PricedModel:
+    def text(dimension: str) -> str | None:
+        setting = settings.get(dimension)
+        return setting.value if setting is not None and isinstance(setting.value, str) else None
+
+    return PricedModel(
+        names=tuple(dict.fromkeys(name for name in names if name)),
+        provider=text("provider"),
+        endpoint=text("endpoint"),
+        service_tier=text("service_tier"),
+    )
