@@ -25,7 +25,8 @@ from agenttrace.langchain.handler import CallbackHandler
 from agenttrace.langchain.hook import register_hook
 from agenttrace.langchain.open_steps import OpenSteps
 from agenttrace.policy import DEFAULT, Content, RecordingPolicy, quiet_ns, recording_policy
-from agenttrace.records import RunRecord
+from agenttrace.provenance import provenance
+from agenttrace.records import OF_THE_RUN, PROVENANCE, RunRecord
 from agenttrace.spans.content_policy import Redact
 from agenttrace.steps import JSON, StepSink
 from agenttrace.store.journal import process_name
@@ -214,7 +215,7 @@ def record_run(
         _hook.reset(hook_token)
         _recording.reset(recording_token)
         ended = _runs[run.run_id] = replace(_runs.get(run.run_id, run), end_ns=clock.wall_ns())
-        writer.put(partial(_itself, ended))
+        writer.put(partial(_ended, ended, Path.cwd()))
         writer.flush()
 
 
@@ -345,7 +346,7 @@ def _end_process_runs() -> None:
         ended = _runs[run_id] = replace(_runs[run_id], end_ns=clock.wall_ns())
         for writer in _writers.values():
             if writer.knows(run_id):
-                writer.put(partial(_itself, ended))
+                writer.put(partial(_ended, ended, Path.cwd()))
 
 
 def _forget_process_runs() -> None:
@@ -356,6 +357,13 @@ def _forget_process_runs() -> None:
 def _itself(run: RunRecord) -> RunRecord:
     """A run as a fact: the writer takes what builds a record."""
     return run
+
+
+def _ended(run: RunRecord, folder: Path) -> RunRecord:
+    """A run at its end, with what held for it as a whole. On the writer's thread: it asks git, and reads what is installed."""
+    if any(key in run.metadata for key in OF_THE_RUN):
+        return run
+    return replace(run, metadata={**run.metadata, PROVENANCE: provenance(folder)})
 
 
 if hasattr(os, "register_at_fork"):

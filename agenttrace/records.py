@@ -189,6 +189,12 @@ class SpanRecord:
 EVALUATION = "evaluation"
 """Key of a run's metadata under which its suite is kept: it is told of the run, and not of each of its traces."""
 
+PROVENANCE = "provenance"
+"""Key of a run's metadata under which stands what held for the run as a whole, by dimension; where a suite made it, it stands
+with the suite."""
+
+OF_THE_RUN = (EVALUATION, PROVENANCE)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunRecord:

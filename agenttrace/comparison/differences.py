@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeAlias
 
 from agenttrace.comparison.dimensions import DIMENSIONS, ORDER, SEVERITIES, Dimension, Severity, dimension_of
-from agenttrace.settings.contract import Contract, Observed, SiteContract, SiteSetting
+from agenttrace.settings.canonical import canonical
+from agenttrace.settings.contract import UNKNOWN, Contract, Observed, SiteContract, SiteSetting
 from agenttrace.steps import JSON
 
 SideState: TypeAlias = Literal["set", "unset", "unknown", "varies", "changes"]
@@ -17,6 +18,9 @@ SERVED = DIMENSIONS["model.served"]
 REQUESTED = DIMENSIONS["model.requested"]
 LABEL = DIMENSIONS["prompt.label"]
 SEED = "sampling.seed"
+
+BY_NAME = ("data.expected", "evaluator.code", "evaluator.judge")
+"""Dimensions whose value is one for each case, or each evaluator."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,7 +78,7 @@ class ContractDifference:
 
 def contract_difference(baseline: Contract, candidate: Contract) -> ContractDifference:
     """Compare the call sites that both runs have, dimension by dimension."""
-    findings: list[Finding] = []
+    findings: list[Finding] = list(_run_findings(baseline, candidate))
     for name, site in baseline.sites.items():
         if name in candidate.sites:
             findings.extend(_site_findings(site, candidate.sites[name]))
@@ -87,6 +91,32 @@ def contract_difference(baseline: Contract, candidate: Contract) -> ContractDiff
         unverified=tuple(finding for finding in findings if isinstance(finding, Unverified)),
         notes=tuple(finding for finding in findings if isinstance(finding, str)),
     )
+
+
+def _run_findings(baseline: Contract, candidate: Contract) -> Iterator[Finding]:
+    """What held for the runs as a whole. Of values by case or by evaluator only those that both have are compared: which
+    cases there are is told apart, and an evaluator that one run has gives no score to compare.
+    """
+    for name in dict.fromkeys((*ORDER, *baseline.run, *candidate.run)):
+        before, after = baseline.run.get(name, UNKNOWN), candidate.run.get(name, UNKNOWN)
+        if before.is_unknown and after.is_unknown:
+            continue
+        if name in BY_NAME and not (before.is_unknown or after.is_unknown):
+            before, after = _common_parts(before, after)
+        yield from _compared(dimension_of(name), None, before, after)
+
+
+def _common_parts(baseline: SiteSetting, candidate: SiteSetting) -> tuple[SiteSetting, SiteSetting]:
+    [before], [after] = baseline.observed, candidate.observed
+    if not isinstance(before.value, Mapping) or not isinstance(after.value, Mapping):
+        return baseline, candidate
+    differing = [name for name in before.value if name in after.value and before.value[name] != after.value[name]]
+
+    def only(seen: Observed) -> SiteSetting:
+        value = {name: seen.value[name] for name in differing} if isinstance(seen.value, Mapping) else seen.value
+        return SiteSetting(observed=(replace(seen, value=value, key=canonical(value)),))
+
+    return only(before), only(after)
 
 
 def _rank(difference: SettingDifference) -> tuple[int, int, str]:
@@ -138,15 +168,17 @@ def _label_conflict(baseline: SiteContract, candidate: SiteContract) -> Iterator
         yield _difference(LABEL, baseline.call_site, *labels, note=note)
 
 
-def _compared(dimension: Dimension, site: str, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:
+def _compared(
+    dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting
+) -> Iterator[Finding]:
     """What one dimension at one call site gives to say."""
     unknown = baseline.is_unknown, candidate.is_unknown
     rendered = baseline.note or candidate.note if baseline.rendered or candidate.rendered else None
     if rendered is not None:
-        yield Unverified(dimension=dimension.name, call_site=site, why=rendered)
+        yield Unverified(dimension=dimension.name, call_site=site or "", why=rendered)
     elif all(unknown):
         if dimension.both_unknown == "unverified":
-            yield Unverified(dimension=dimension.name, call_site=site, why="neither run tells it")
+            yield Unverified(dimension=dimension.name, call_site=site or "", why="neither run tells it")
     elif any(unknown):
         severity = dimension.one_unknown
         yield _difference(dimension, site, baseline, candidate, quality=severity, cost=severity)
@@ -156,7 +188,7 @@ def _compared(dimension: Dimension, site: str, baseline: SiteSetting, candidate:
         yield from _known(dimension, site, baseline, candidate)
 
 
-def _known(dimension: Dimension, site: str, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:
+def _known(dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:
     in_time = [value.key for value in baseline.observed], [value.key for value in candidate.observed]
     if (baseline.is_change or candidate.is_change) and in_time[0] != in_time[1]:
         yield _difference(dimension, site, baseline, candidate, flag=False, note=_changes(baseline, candidate))
@@ -168,14 +200,16 @@ def _known(dimension: Dimension, site: str, baseline: SiteSetting, candidate: Si
         yield from _gaps(dimension, site, baseline, candidate)
 
 
-def _gaps(dimension: Dimension, site: str, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Unverified]:
+def _gaps(
+    dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting
+) -> Iterator[Unverified]:
     gaps = (("baseline", baseline.unknown_calls), ("candidate", candidate.unknown_calls))
     untold = [f"{counted(calls, 'call', 'calls')} of the {run}" for run, calls in gaps if calls]
     if untold:
-        yield Unverified(dimension=dimension.name, call_site=site, why=f"not told by {' and '.join(untold)}")
+        yield Unverified(dimension=dimension.name, call_site=site or "", why=f"not told by {' and '.join(untold)}")
 
 
-def _seeds(dimension: Dimension, site: str, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:
+def _seeds(dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:
     """Seeds are compared by what is done with them: none, one, or several. Which numbers they are only informs."""
     if _seed_policy(baseline) != _seed_policy(candidate):
         yield _difference(dimension, site, baseline, candidate)
@@ -195,7 +229,7 @@ def _changes(baseline: SiteSetting, candidate: SiteSetting) -> str:
 
 def _difference(
     dimension: Dimension,
-    site: str,
+    site: str | None,
     baseline: SiteSetting,
     candidate: SiteSetting,
     *,
@@ -231,7 +265,7 @@ def counted(number: int, one: str, more: str) -> str:
     return f"{number} {one if number == 1 else more}"
 
 
-def at(site: str) -> str:
+def at(site: str | None) -> str:
     """A call site within a sentence, with the space after it; nothing for calls outside of any chain."""
     return f"at {site} " if site else ""
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from agenttrace.records import EVALUATION, RunRecord
+from agenttrace.records import EVALUATION, PROVENANCE, RunRecord
 from agenttrace.steps import JSON
 
 
@@ -61,6 +61,13 @@ def suite_metadata(suite: RecordedSuite) -> dict[str, Any]:
     """The suite as a run's metadata hold it."""
     plan = {"name": suite.name, "repetitions": suite.repetitions, "shards": suite.shards, "task": list(suite.task)}
     return {EVALUATION: {"suite": plan, "settings": dict(suite.settings)}}
+
+
+def run_settings(run: RunRecord) -> Mapping[str, JSON]:
+    """What was set for the run as a whole, by dimension: with its suite, else as it was recorded without one."""
+    kept = run.metadata.get(EVALUATION)
+    told = kept.get("settings") if isinstance(kept, Mapping) else run.metadata.get(PROVENANCE)
+    return told if isinstance(told, Mapping) else {}
 
 
 def recorded_suite(run: RunRecord) -> RecordedSuite | None:

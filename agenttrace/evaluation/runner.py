@@ -24,7 +24,6 @@ from agenttrace.evaluation.blocking import interrupt_blocking
 from agenttrace.evaluation.budgets import Limits, Spending
 from agenttrace.evaluation.cases import Case
 from agenttrace.evaluation.loading import selected
-from agenttrace.evaluation.provenance import load_average, provenance
 from agenttrace.evaluation.resume import Begun, begin, held
 from agenttrace.evaluation.suite import Suite
 from agenttrace.evaluation.summary import EvaluatedRun
@@ -32,6 +31,7 @@ from agenttrace.evaluation.threads import DaemonThreads
 from agenttrace.evaluation.traces import TraceCollector
 from agenttrace.langchain.pacing import Pacing
 from agenttrace.langchain.tasks import attempt_context
+from agenttrace.provenance import load_average, provenance
 from agenttrace.recording import Recording, record_run, trace_of
 from agenttrace.records import EVALUATION
 from agenttrace.steps import JSON
@@ -126,7 +126,8 @@ def _plan(suite: Suite, arm: Arm, cases: Sequence[Case], options: RunOptions) ->
         "data.expected": {case.id: case.expected_hash for case in cases},
         "evaluator.code": {evaluator.name: evaluator.code for evaluator in suite.named_evaluators},
         "evaluator.judge": {evaluator.name: evaluator.judge for evaluator in suite.named_evaluators},
-        **provenance(Path.cwd(), suite.concurrency),
+        **provenance(Path.cwd()),
+        "load": {"concurrency": suite.concurrency},
     }
     plan = RecordedSuite(
         name=suite.name,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from types import MappingProxyType
 from typing import Any
 
 from agenttrace.records import SettingValue, SpanRecord
@@ -100,6 +101,8 @@ class Contract:
 
     sites: Mapping[str, SiteContract] = field(default_factory=dict)
     """By call site, in the order of their first call."""
+    run: Mapping[str, SiteSetting] = field(default_factory=dict)
+    """By dimension, what held for the run as a whole."""
 
     @property
     def calls(self) -> int:
@@ -132,13 +135,22 @@ def _case(named: JSON) -> str | None:
     return None if named is None else str(named)
 
 
-def fold_calls(calls: Iterable[ObservedCall]) -> Contract:
-    """The contract of model calls."""
+def fold_calls(calls: Iterable[ObservedCall], run: Mapping[str, JSON] = MappingProxyType({})) -> Contract:
+    """The contract of model calls, and of what held for their run as a whole."""
     by_site: dict[str, list[ObservedCall]] = {}
     for call in sorted(calls, key=lambda call: call.start_ns):
         by_site.setdefault(call.call_site, []).append(call)
     canonical = Canonical()
-    return Contract(sites={site: _fold_site(site, group, canonical) for site, group in by_site.items()})
+    return Contract(
+        sites={site: _fold_site(site, group, canonical) for site, group in by_site.items()},
+        run={name: _of_run(value, canonical) for name, value in run.items()},
+    )
+
+
+def _of_run(value: JSON, canonical: Canonical) -> SiteSetting:
+    setting = SettingValue(value=value, voice="requested", source="run")
+    only = _Gathered(value, {"requested": None}, {"run": None}, [])
+    return SiteSetting(observed=(_observed(canonical.key(setting), only, (), with_cases=False),))
 
 
 @dataclass(slots=True)
@@ -200,15 +212,16 @@ def _untold(values: Iterable[_Gathered], calls: Sequence[ObservedCall]) -> int:
 
 def _observed(key: bytes, value: _Gathered, calls: Sequence[ObservedCall], *, with_cases: bool) -> Observed:
     cases = dict.fromkeys(case for at in value.positions if (case := calls[at].case) is not None) if with_cases else {}
-    first, last = min(value.positions), max(value.positions)
+    first = calls[min(value.positions)].case if value.positions else None
+    last = calls[max(value.positions)].case if value.positions else None
     return Observed(
         value=value.value,
         key=key,
         count=len(value.positions),
         voices=tuple(value.voices),
         sources=tuple(value.sources),
-        first_case=calls[first].case,
-        last_case=calls[last].case,
+        first_case=first,
+        last_case=last,
         cases=tuple(cases),
     )
 

@@ -9,7 +9,7 @@ from typing import Any, cast
 from agenttrace.phases.chunks import pack_arrivals
 from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.phases.tokens import read_tokens
-from agenttrace.records import EVALUATION, AttemptRecord, ErrorRecord, EventRecord, Marks, RunRecord, SpanRecord, Usage
+from agenttrace.records import OF_THE_RUN, AttemptRecord, ErrorRecord, EventRecord, Marks, RunRecord, SpanRecord, Usage
 from agenttrace.settings.capture import read_settings
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
 from agenttrace.transport.bodies import with_attempts
@@ -65,7 +65,7 @@ def of_run(span: SpanRecord, run: RunRecord) -> SpanRecord:
         span,
         session=span.session or run.session,
         user=span.user or run.user,
-        metadata={**{key: value for key, value in run.metadata.items() if key != EVALUATION}, **span.metadata},
+        metadata={**{key: value for key, value in run.metadata.items() if key not in OF_THE_RUN}, **span.metadata},
         tags=(*span.tags, *(f"{name}={value}" for name, value in run.tags.items())),
     )
 

@@ -10,7 +10,7 @@ import duckdb
 import orjson
 
 from agenttrace.comparison.evidence import Outcome, Repetition, RunEvidence
-from agenttrace.comparison.recorded_suite import recorded_suite
+from agenttrace.comparison.recorded_suite import recorded_suite, run_settings
 from agenttrace.records import CaptureCounters, RunRecord
 from agenttrace.settings.contract import Contract, ObservedCall, fold_calls
 from agenttrace.store.reading import find_run
@@ -93,6 +93,9 @@ WHERE run_id = $run_id
 
 COUNTERS = "SELECT process, capture_errors, dropped, last_error FROM counters WHERE process = $process"
 
+CASES = "data.cases"
+"""Compared case by case, with the results."""
+
 OUTCOMES: Mapping[str, Outcome] = {
     "ok": "scored",
     "handed_off": "scored",
@@ -126,7 +129,7 @@ def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str) -> RunEvidenc
     )
     return RunEvidence(
         run=run,
-        contract=_contract(connection, run.run_id, traces, results),
+        contract=_contract(connection, run, traces, results),
         repetitions=tuple(_repetitions(judged, results)),
         counters=_counters(connection, run),
         is_unfinished=run.end_ns is None,
@@ -139,7 +142,7 @@ def read_contract(connection: duckdb.DuckDBPyConnection, ref: str) -> tuple[RunR
     """The run `ref` and its contract, without its results."""
     run = find_run(connection, ref)
     results = list(_rows(connection, RESULTS, run_id=run.run_id))
-    return run, _contract(connection, run.run_id, _traces(connection, run.run_id, {}), results)
+    return run, _contract(connection, run, _traces(connection, run.run_id, {}), results)
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> Iterator[dict[str, Any]]:
@@ -178,9 +181,9 @@ def _trace_metrics(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _contract(
-    connection: duckdb.DuckDBPyConnection, run_id: str, traces: Mapping[str, _Trace], results: list[dict[str, Any]]
+    connection: duckdb.DuckDBPyConnection, run: RunRecord, traces: Mapping[str, _Trace], results: list[dict[str, Any]]
 ) -> Contract:
-    settings = read_settings(connection, run_id)
+    settings = read_settings(connection, run.run_id)
     calls = [
         ObservedCall(
             call_site=call_site,
@@ -192,7 +195,7 @@ def _contract(
             is_answered=is_answered,
         )
         for call_site, text, trace_id, start_ns, is_answered in connection.execute(
-            MODEL_CALLS, {"run_id": run_id}
+            MODEL_CALLS, {"run_id": run.run_id}
         ).fetchall()
     ]
     is_recorded = bool(calls)
@@ -209,7 +212,7 @@ def _contract(
                     start_ns=number,
                 )
             )
-    return fold_calls(calls)
+    return fold_calls(calls, {name: value for name, value in run_settings(run).items() if name != CASES})
 
 
 def _repetitions(traces: Mapping[str, _Trace], results: list[dict[str, Any]]) -> Iterator[Repetition]:

@@ -1,10 +1,11 @@
-"""Under what a run was made: the code's commit, the packages' versions, the machine and its load."""
+"""Under what a run was made: the code's commit, the packages' versions (that of the price table among them), the machine."""
 
 from __future__ import annotations
 
 import os
 import platform
 import subprocess
+from functools import cache
 from hashlib import blake2b
 from importlib.metadata import distributions
 from pathlib import Path
@@ -14,8 +15,8 @@ from agenttrace.steps import JSON
 GIT_TIMEOUT_S = 10
 
 
-def provenance(folder: Path, concurrency: int) -> dict[str, JSON]:
-    """By dimension: `code.commit` (where `folder` is in a checkout), `code.packages`, `environment`, `load`."""
+def provenance(folder: Path) -> dict[str, JSON]:
+    """By dimension: `code.commit` (where `folder` is in a checkout), `code.packages`, `environment`."""
     commit = _commit(folder)
     return {
         **({"code.commit": commit} if commit else {}),
@@ -25,7 +26,6 @@ def provenance(folder: Path, concurrency: int) -> dict[str, JSON]:
             "system": f"{platform.system()} {platform.machine()}",
             "processors": os.cpu_count(),
         },
-        "load": {"concurrency": concurrency},
     }
 
 
@@ -55,6 +55,7 @@ def _git(folder: Path, *arguments: str) -> bytes | None:
     return result.stdout if result.returncode == 0 else None
 
 
+@cache  # reading them takes a tenth of a second, and they do not change under a process
 def _packages() -> dict[str, JSON]:
     versions = {(item.metadata["Name"] or "").lower(): item.version for item in distributions()}
     return {name: versions[name] for name in sorted(versions) if name}
