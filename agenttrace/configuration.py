@@ -11,7 +11,7 @@ allow_missing = false
 keep = "30d"                     # of the store: how long, and how much
 max_bytes = "5GB"
 
-[tool.agenttrace.severity]       # what an undeclared difference does to scores
+[tool.agenttrace.severity]       # what an undeclared difference does
 "code.packages" = "blocks"
 "prompt.label" = "warns"
 
@@ -51,7 +51,7 @@ class Configuration:
     file: Path | None = None
     """Where it was read; None where there is no table."""
     severity: Mapping[str, Severity] = field(default_factory=dict)
-    """By dimension: what an undeclared difference does to scores."""
+    """By dimension: what an undeclared difference does, to scores and to times and cost."""
     prices: Mapping[str, Price] = field(default_factory=dict)
     """By model, as it was served or asked for."""
     keep_ns: int | None = None
@@ -154,6 +154,8 @@ def _severity(value: Any) -> Mapping[str, Severity]:
     for name, word in severities.items():
         if name not in DIMENSIONS:
             wrong.append(f"in 'severity': {unknown_dimension(name).rstrip('.?')}")
+        elif DIMENSIONS[name].instead is not None:
+            wrong.append(f"'severity.{name}' cannot be set: it decides what is measured")
         elif word not in SEVERITIES:
             wrong.append(str(_wrong(f"severity.{name}", word, f"one of {', '.join(SEVERITIES)}")))
     if wrong:

@@ -6,6 +6,7 @@ AgentTraceError
 │   ├── UnknownDimension              `--changed` names no setting
 │   ├── UnknownCallSite               `--changed` names a call site that neither run has
 │   ├── UndeclarableDimension         `--changed` names what can never differ on purpose
+│   ├── NothingToRestrict             `--restrict` names no value, or one that no call has
 │   ├── InvalidConfiguration          `[tool.agenttrace]` of pyproject.toml is not right
 │   ├── InvalidSuite                  a suite cannot be run as it is
 │   ├── InvalidCases                  its cases cannot be used
@@ -82,6 +83,12 @@ class UndeclarableDimension(UsageError):
     """What was declared to differ decides what is measured, so it can never be what is tested."""
 
     slug = "undeclarable-dimension"
+
+
+class NothingToRestrict(UsageError):
+    """`--restrict` names a value that no call has, so there is nothing to keep."""
+
+    slug = "nothing-to-restrict"
 
 
 class InvalidConfiguration(UsageError):

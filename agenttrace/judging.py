@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from agenttrace.comparison import compare as comparing
 from agenttrace.comparison.compare import Comparison
+from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.records import RunRecord
 from agenttrace.settings.contract import Contract
@@ -26,16 +28,27 @@ def load_contracts(store: Store, refs: Sequence[str]) -> tuple[tuple[RunRecord, 
 
 
 def compare(
-    store: Store, baseline_ref: str, candidate_ref: str, changed: Sequence[str] = (), *, strict: bool = False
+    store: Store,
+    baseline_ref: str,
+    candidate_ref: str,
+    changed: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    severity: Mapping[str, Severity] = MappingProxyType({}),
+    restrict: Sequence[str] = (),
 ) -> Comparison:
     """Compare two runs of a store. `changed` declares what differs on purpose (`sampling`, `prompt:planner`).
+
+    `severity` says by dimension what a difference does (`{"prompt.label": "warns"}`); `restrict` keeps the cases that had one
+    value of a setting throughout (`model.served=gpt-5-mini`).
 
     Raises:
         RunNotFound: a run is not there.
         UnknownDimension, UnknownCallSite, UndeclarableDimension: `changed` names what cannot be declared.
+        NothingToRestrict: no call has a value that `restrict` names.
         NoModelCalls: a run holds nothing to compare.
     """
     with store.connection() as connection:
         baseline = read_evidence(connection, baseline_ref)
         candidate = read_evidence(connection, candidate_ref)
-    return comparing.compare(baseline, candidate, changed, strict=strict)
+    return comparing.compare(baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict)

@@ -92,6 +92,7 @@ def test_a_file_that_is_named_counts(tmp_path: Path, monkeypatch: pytest.MonkeyP
         ("severity = 'blocks'", "'severity' is 'blocks', expected a table"),
         ("severity = {'temperature' = 'warns'}", "Did you mean 'sampling.temperature'"),
         ("severity = {'sampling.temperature' = 'warn'}", "expected one of blocks, warns, informs"),
+        ("severity = {'data.cases' = 'warns'}", "'severity.data.cases' cannot be set: it decides what is measured"),
         ("prices = {m = {input = 1}}", "'prices.m' does not say 'output'"),
         ("prices = {m = {input = 1, output = -2}}", "'prices.m.output' is '-2', expected US dollars"),
         ("prices = {m = {input = 1, output = 2, cache = 3}}", "no key 'cache' in 'prices.m', did you mean 'cached'?"),

@@ -18,6 +18,12 @@ from agenttrace.cli.output import print_json
     help="A setting, or a group of them like 'sampling', that differs on purpose. May be given several times.",
 )
 @click.option("--strict", is_flag=True, help="Refuse what cannot be verified to be the same.")
+@click.option(
+    "--restrict",
+    multiple=True,
+    metavar="DIMENSION=VALUE",
+    help="Only cases that had this value throughout, where a setting changed within a run.",
+)
 @json_option
 @store_option
 @click.pass_context
@@ -27,6 +33,7 @@ def compare(
     candidate: str,
     changed: tuple[str, ...],
     strict: bool,
+    restrict: tuple[str, ...],
     as_json: bool,
     store: str | None,
 ) -> None:
@@ -39,11 +46,15 @@ def compare(
     Exit codes: 0 pass, 1 regressed, 10 inconclusive, 11 not comparable, 12 invalid run.
     """
     from agenttrace.comparison.compare import EXIT_CODES, comparison_json
+    from agenttrace.configuration import read_configuration
     from agenttrace.judging import compare as compare_runs
     from agenttrace.store.reading import open_store
 
     with open_store(store) as opened:
-        comparison = compare_runs(opened, baseline, candidate, changed, strict=strict)
+        severity = read_configuration().severity
+        comparison = compare_runs(
+            opened, baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict
+        )
     if as_json:
         print_json(comparison_json(comparison))
     else:

@@ -33,6 +33,7 @@ def settings(run: str, other: str | None, as_json: bool, store: str | None) -> N
         print_json(_contract_json(*loaded[0]) if other is None else _difference_json(*loaded[0], *loaded[1]))
         return
     from agenttrace.comparison.differences import contract_difference
+    from agenttrace.configuration import read_configuration
     from agenttrace.report.console import open_console, put
     from agenttrace.report.settings_report import draw_contract, draw_difference
 
@@ -40,21 +41,28 @@ def settings(run: str, other: str | None, as_json: bool, store: str | None) -> N
         put(draw_contract(*loaded[0]), open_console())
         return
     (baseline, before), (candidate, after) = loaded
-    found = contract_difference(before, after)
+    found = contract_difference(before, after, read_configuration().severity)
     has_common_site = bool(before.sites.keys() & after.sites.keys())
     put(draw_difference(baseline, candidate, found, has_common_site=has_common_site), open_console())
 
 
 def _contract_json(run: RunRecord, contract: Contract) -> dict[str, Any]:
-    from agenttrace.settings.contract import contract_json
+    from agenttrace.settings.contract import contract_json, run_json
 
-    return {"run_id": run.run_id, "run": run.name, "calls": contract.calls, "call_sites": contract_json(contract)}
+    return {
+        "run_id": run.run_id,
+        "run": run.name,
+        "calls": contract.calls,
+        "of_the_run": run_json(contract),
+        "call_sites": contract_json(contract),
+    }
 
 
 def _difference_json(baseline: RunRecord, before: Contract, candidate: RunRecord, after: Contract) -> dict[str, Any]:
     from agenttrace.comparison.differences import contract_difference, difference_json, unverified_json
+    from agenttrace.configuration import read_configuration
 
-    found = contract_difference(before, after)
+    found = contract_difference(before, after, read_configuration().severity)
     return {
         "baseline": {"run_id": baseline.run_id, "run": baseline.name},
         "candidate": {"run_id": candidate.run_id, "run": candidate.name},

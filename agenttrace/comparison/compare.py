@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from agenttrace.comparison.differences import (
@@ -16,9 +17,11 @@ from agenttrace.comparison.differences import (
     difference_json,
     unverified_json,
 )
+from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.comparison.gate import GateResult, gate
 from agenttrace.comparison.pairing import MetricKind, PairedCase, PairedMetric, Pairing, pair
+from agenttrace.comparison.restricting import restrict as restrict_runs
 from agenttrace.records import RunRecord
 
 Verdict: TypeAlias = Literal["pass", "regressed", "inconclusive", "not_comparable", "invalid"]
@@ -84,10 +87,17 @@ class Comparison:
 
 
 def compare(
-    baseline: RunEvidence, candidate: RunEvidence, changed: Sequence[str] = (), *, strict: bool = False
+    baseline: RunEvidence,
+    candidate: RunEvidence,
+    changed: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    severity: Mapping[str, Severity] = MappingProxyType({}),
+    restrict: Sequence[str] = (),
 ) -> Comparison:
-    """Compare two runs. Raises what `gate` raises; numbers are only there where the gate lets them pass."""
-    passed = gate(baseline, candidate, changed, strict=strict)
+    """Compare two runs. Raises what `gate` and `restrict` raise; numbers are only there where the gate lets them pass."""
+    (baseline, candidate), restricted = restrict_runs((baseline, candidate), restrict)
+    passed = gate(baseline, candidate, changed, strict=strict, severity=severity, restrict=restricted)
     if passed.verdict != "comparable":
         return Comparison(
             baseline=baseline.run,

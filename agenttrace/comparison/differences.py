@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from agenttrace.comparison.dimensions import DIMENSIONS, ORDER, SEVERITIES, Dimension, Severity, dimension_of
@@ -76,8 +77,13 @@ class ContractDifference:
     """What is the same in both runs and good to know."""
 
 
-def contract_difference(baseline: Contract, candidate: Contract) -> ContractDifference:
-    """Compare the call sites that both runs have, dimension by dimension."""
+def contract_difference(
+    baseline: Contract, candidate: Contract, severity: Mapping[str, Severity] = MappingProxyType({})
+) -> ContractDifference:
+    """Compare the call sites that both runs have, dimension by dimension, and what held for the runs as a whole.
+
+    `severity` says by dimension what a difference does, where that is not what the table says.
+    """
     findings: list[Finding] = list(_run_findings(baseline, candidate))
     for name, site in baseline.sites.items():
         if name in candidate.sites:
@@ -85,12 +91,21 @@ def contract_difference(baseline: Contract, candidate: Contract) -> ContractDiff
         else:
             findings.append(_only_in("baseline", name))
     findings.extend(_only_in("candidate", name) for name in candidate.sites if name not in baseline.sites)
-    differences = [finding for finding in findings if isinstance(finding, SettingDifference)]
+    differences = [_weighed(finding, severity) for finding in findings if isinstance(finding, SettingDifference)]
     return ContractDifference(
         differences=tuple(sorted(differences, key=_rank)),
         unverified=tuple(finding for finding in findings if isinstance(finding, Unverified)),
         notes=tuple(finding for finding in findings if isinstance(finding, str)),
     )
+
+
+def _weighed(difference: SettingDifference, severity: Mapping[str, Severity]) -> SettingDifference:
+    """The difference as a project weighs it. What only informs for a reason of its own stays so."""
+    word = severity.get(difference.dimension)
+    usual = dimension_of(difference.dimension)
+    if word is None or difference.quality not in (usual.quality, usual.one_unknown):
+        return difference
+    return replace(difference, quality=word, cost=word)
 
 
 def _run_findings(baseline: Contract, candidate: Contract) -> Iterator[Finding]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Literal, TypeAlias
 
 from agenttrace.comparison.differences import (
@@ -16,7 +17,7 @@ from agenttrace.comparison.differences import (
     contract_difference,
     counted,
 )
-from agenttrace.comparison.dimensions import DIMENSIONS, Declaration, resolve
+from agenttrace.comparison.dimensions import DIMENSIONS, Declaration, Severity, resolve
 from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.errors import NoModelCalls, UnknownCallSite
 from agenttrace.settings.contract import Contract
@@ -64,11 +65,18 @@ class GateResult:
 
 
 def gate(
-    baseline: RunEvidence, candidate: RunEvidence, changed: Sequence[str] = (), *, strict: bool = False
+    baseline: RunEvidence,
+    candidate: RunEvidence,
+    changed: Sequence[str] = (),
+    *,
+    strict: bool = False,
+    severity: Mapping[str, Severity] = MappingProxyType({}),
+    restrict: Sequence[str] = (),
 ) -> GateResult:
     """Decide whether the runs may be compared, given what `changed` declares to differ on purpose.
 
-    With `strict`, what cannot be verified stands against comparing too.
+    With `strict`, what cannot be verified stands against comparing too. `severity` says by dimension what a difference does,
+    where that is not what the table says. `restrict` says which cases the runs given were restricted to.
 
     Raises:
         UnknownDimension, UndeclarableDimension, UnknownCallSite: `changed` names what cannot be declared.
@@ -79,7 +87,7 @@ def gate(
     if not invalid:
         _require_model_calls(baseline, candidate)
         _require_call_sites(declarations, baseline.contract, candidate.contract)
-    found = contract_difference(baseline.contract, candidate.contract)
+    found = contract_difference(baseline.contract, candidate.contract, severity)
     differences = tuple(_declared(item, found.differences, declarations) for item in found.differences)
     differences = (*_case_differences(baseline, candidate), *differences)
     effects = {item.text: _effect(item, differences, baseline.contract, candidate.contract) for item in declarations}
@@ -91,7 +99,7 @@ def gate(
         unverified=tuple(dict.fromkeys(unverified)),
         confounded=len({item.treatment for item in declarations if effects[item.text] != "absent"}) > 1,
         changed=tuple(item.text for item in declarations),
-        notes=found.notes,
+        notes=(*restrict, *found.notes),
     )
     if invalid:
         return replace(result, verdict="invalid", reasons=tuple(invalid))
@@ -182,6 +190,8 @@ def _effect(
     """Whether what was declared to differ does; unknown where the runs do not tell."""
     if any(_concerns(declaration, difference, differences) for difference in differences):
         return "present"
+    if any(name in baseline.run or name in candidate.run for name in declaration.names):
+        return "absent"
     common = [site for site in baseline.sites if site in candidate.sites]
     for site in common if declaration.call_site is None else {declaration.call_site}.intersection(common):
         pairs = [(baseline.sites[site].get(name), candidate.sites[site].get(name)) for name in declaration.names]
@@ -207,19 +217,28 @@ def _case_differences(baseline: RunEvidence, candidate: RunEvidence) -> Iterator
     """Cases that only one run has: another set of cases is another measurement."""
     before, after = baseline.cases, candidate.cases
     removed, added = _without(before, after), _without(after, before)
-    if not removed and not added:
+    edited = _edited(baseline, candidate)
+    if not removed and not added and not edited:
         return
     dimension = DIMENSIONS["data.cases"]
     is_told = bool(before) and bool(after)
     yield SettingDifference(
         dimension=dimension.name,
         call_site=None,
-        baseline=Side(state="set", value=removed) if before else Side(state="unknown"),
-        candidate=Side(state="set", value=added) if after else Side(state="unknown"),
+        baseline=Side(state="set", value=[*removed, *edited]) if before else Side(state="unknown"),
+        candidate=Side(state="set", value=[*added, *edited]) if after else Side(state="unknown"),
         quality=dimension.quality if is_told else dimension.one_unknown,
         cost=dimension.cost,
         flag=None,
+        note=f"another input under the same name: {_named(edited)}" if edited else None,
     )
+
+
+def _edited(baseline: RunEvidence, candidate: RunEvidence) -> list[str]:
+    """Cases of both runs whose inputs are not the same."""
+    told = [None if run.suite is None else run.suite.settings.get("data.cases") for run in (baseline, candidate)]
+    before, after = (value if isinstance(value, Mapping) else {} for value in told)
+    return [case for case in before if case in after and before[case] != after[case]]
 
 
 def _without(cases: Sequence[str], others: Sequence[str]) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -20,6 +20,10 @@ from agenttrace.settings.contract import Contract, Observed, SiteContract, SiteS
 
 VALUE_LIMIT = 240
 NAME_LIMIT = 60
+
+SHOWN_PARTS = 6
+"""Parts of a value that belongs to the whole run, like the versions of its packages, that are written out."""
+
 INDENT = 2
 
 SHORT_ID = 8
@@ -66,7 +70,22 @@ def draw_contract(run: RunRecord, contract: Contract) -> RenderableType:
     title = Text("run ", style="dim").append(run_name(run), style="bold").append(f"  {calls} at {sites}", style="dim")
     if not contract.sites:
         return Group(title, Text("  The run holds no finished model call, so there are no settings to show."))
-    return Group(title, *(part for site in contract.sites.values() for part in _site(site)))
+    return Group(title, *(part for site in contract.sites.values() for part in _site(site)), *_whole(contract))
+
+
+def _whole(contract: Contract) -> Iterator[RenderableType]:
+    """What held for the run as a whole."""
+    if contract.run:
+        yield Text("")
+        yield Text("the whole run", style="bold cyan")
+        drawn = grid(2)
+        for name, setting in sorted(contract.run.items(), key=lambda item: ORDER.get(item[0], len(ORDER))):
+            [seen] = setting.observed
+            value = spell(seen.value, VALUE_LIMIT)
+            if isinstance(seen.value, Mapping) and len(seen.value) > SHOWN_PARTS:
+                value = f"{len(seen.value)} of them; --json shows all"
+            drawn.add_row(Text(""), Text(visible(name, limit=NAME_LIMIT)), Text(value))
+        yield drawn
 
 
 def _site(site: SiteContract) -> Iterator[RenderableType]:

@@ -258,6 +258,11 @@ def contract_json(contract: Contract) -> list[dict[str, Any]]:
     ]
 
 
+def run_json(contract: Contract) -> dict[str, Any]:
+    """What held for the run as a whole, as `settings --json` prints it: a value by dimension."""
+    return {name: seen.value for name, setting in contract.run.items() for seen in setting.observed}
+
+
 def _setting_json(setting: SiteSetting) -> dict[str, Any]:
     return {
         "values": [
