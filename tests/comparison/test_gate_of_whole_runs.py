@@ -46,7 +46,8 @@ def test_an_input_that_changed_under_its_name_forbids_comparing() -> None:
         RecordedSuite(name="qa", cases=("q1", "q2"), repetitions=1, settings={"data.cases": {"q1": "1", "q2": two}})
         for two in ("2", "3")
     ]
-    result = gate(*(replace(evidence(), suite=suite) for suite in suites))
+    before, after = (replace(evidence(), suite=suite) for suite in suites)
+    result = gate(before, after)
     [difference] = result.blocking
     assert (difference.dimension, difference.note) == ("data.cases", "another input under the same name: q2")
 
@@ -80,5 +81,7 @@ def test_a_project_weighs_differences_its_own_way() -> None:
 
 def test_weighing_leaves_what_informs_for_a_reason_of_its_own() -> None:
     """Other seeds under the same policy inform, whatever a project says of the policy."""
-    runs = [evidence(a_contract({"sampling.seed": seed})) for seed in (1, 2)]
-    assert [item.quality for item in gate(*runs, severity={"sampling.seed": "blocks"}).differences] == ["informs"]
+    before, after = (evidence(a_contract({"sampling.seed": seed})) for seed in (1, 2))
+    assert [item.quality for item in gate(before, after, severity={"sampling.seed": "blocks"}).differences] == [
+        "informs"
+    ]

@@ -33,10 +33,10 @@ def test_a_drift_is_refused_and_its_unaffected_cases_are_not() -> None:
     """The cases before the change are as good as ever; what is left out is told."""
     before, after = steady(), drifted()
     assert gate(before, after).verdict == "not_comparable"
-    kept, notes = restrict((before, after), ["model.served=m-1"])
-    result = gate(*kept, restrict=notes)
+    (before, after), notes = restrict((before, after), ["model.served=m-1"])
+    result = gate(before, after, restrict=notes)
     assert result.verdict == "comparable"
-    assert [run.cases for run in kept] == [("a", "b", "c", "d")] * 2
+    assert [run.cases for run in (before, after)] == [("a", "b", "c", "d")] * 2
     assert result.notes[0] == "Restricted to model.served=m-1: 4 of 6 cases."
 
 
