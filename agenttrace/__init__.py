@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from agenttrace.evaluation.score import Score
     from agenttrace.evaluation.suite import Suite
     from agenttrace.judging import compare
+    from agenttrace.langchain.watch import watch
+    from agenttrace.prompt_label import prompt
     from agenttrace.recording import AgentTraceHandler, install, record, trace_embeddings
     from agenttrace.store.reading import open_store
 
@@ -25,8 +27,10 @@ __all__ = [
     "compare",
     "install",
     "open_store",
+    "prompt",
     "record",
     "trace_embeddings",
+    "watch",
 ]
 
 _HOMES = {
@@ -37,8 +41,10 @@ _HOMES = {
     "compare": "agenttrace.judging",
     "install": "agenttrace.recording",
     "open_store": "agenttrace.store.reading",
+    "prompt": "agenttrace.prompt_label",
     "record": "agenttrace.recording",
     "trace_embeddings": "agenttrace.recording",
+    "watch": "agenttrace.langchain.watch",
 }
 
 

@@ -133,6 +133,8 @@ class OpenStep:
     """Of a graph that was interrupted: the checkpoint where it paused."""
     resumed_from: str | None = None
     """Of a graph that goes on after an interrupt: the checkpoint where it had paused."""
+    prompt: tuple[Mapping[str, object] | None, Mapping[str, object], object] | None = None
+    """The last prompt that was rendered right below it: as the framework serialises it, its metadata, and what came out."""
     labels: Mapping[str, JSON] | None = None
     """Of a root: what the config says of session and user, where only steps below the root are told."""
 
@@ -143,6 +145,10 @@ class OpenStep:
 
 current_model_call: ContextVar[OpenStep | None] = ContextVar("agenttrace_current_model_call", default=None)
 """The model call that an HTTP request made now belongs to. It stays set after the call, so readers check `is_open`."""
+
+
+current_prompt: ContextVar[str | None] = ContextVar("agenttrace_current_prompt", default=None)
+"""The label of the prompt that model calls made now are made with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -211,7 +217,15 @@ class ModelCall(Step):
     options: Mapping[str, JSON] = field(default_factory=dict)
     """Per-call options: stop words, structured output."""
     serialized: Mapping[str, JSON] = field(default_factory=dict)
-    """The model object's constructor arguments as the framework serialises them."""
+    """The model object as the framework serialises it: `kwargs`, its constructor's arguments, or `repr`, a text."""
+    watched: Mapping[str, JSON] = field(default_factory=dict)
+    """What `watch` read from the model object; a value of None is known to be unset."""
+    prompt_label: str | None = None
+    """What whoever wrote the prompt calls this version of it."""
+    prompt_template: str | None = None
+    """The template that the prompt was rendered from, with what does not change with the input."""
+    recursion_limit: int | None = None
+    """Of the graph around it."""
     response: Mapping[str, JSON] = field(default_factory=dict)
     """The framework's response metadata of the last message."""
     tokens: Mapping[str, int | None] = field(default_factory=dict)

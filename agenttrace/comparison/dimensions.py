@@ -82,7 +82,7 @@ TABLE: tuple[Dimension, ...] = (
     ),
     *_rows("output.format output.schema tools.choice tools.parallel", "blocks", "warns", "warns", "accepted"),
     *_rows("tools.names tools.parameters tools.descriptions", "blocks", "warns", "blocks", "unverified"),
-    # Nothing records yet which code stands behind a tool's name, so that it is untold says nothing about a run.
+    # Only `watch(tool)` tells which code stands behind a tool's name, so that it is untold says nothing about a run.
     *_rows("tools.implementation", "blocks", "warns", "warns", "accepted"),
     *_rows("tools.order", "warns", "warns", "warns", "accepted"),
     Dimension(

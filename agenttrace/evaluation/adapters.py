@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from agenttrace.code_digest import code_digest
 from agenttrace.evaluation.cases import Case
-from agenttrace.evaluation.evaluator import code_digest
 from agenttrace.evaluation.evaluators import text_of
 from agenttrace.evaluation.score import Score
 from agenttrace.evaluation.trace import Trace

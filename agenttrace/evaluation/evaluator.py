@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-import textwrap
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, is_dataclass
-from hashlib import blake2b
-from types import CodeType, FunctionType
+from dataclasses import dataclass
 from typing import Any, TypeAlias
 
+from agenttrace.code_digest import code_digest
 from agenttrace.errors import InvalidSuite
 from agenttrace.evaluation.cases import Case
 from agenttrace.evaluation.score import Judgement
@@ -140,49 +138,3 @@ def _parameters(evaluator: Evaluator) -> tuple[str, ...] | None:
 def _is_async(evaluator: Evaluator) -> bool:
     function = evaluator.func if isinstance(evaluator, functools.partial) else evaluator
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004  # asks what kind it is
-
-
-def code_digest(evaluator: Any) -> str:
-    """Equal for the same source made with the same values. What it calls is not read: that is the package versions' part."""
-    return blake2b("\n".join(_told(evaluator, 0)).encode(), digest_size=8).hexdigest()
-
-
-MAX_DEPTH = 3
-"""How far wrapped functions and closures are followed."""
-
-
-def _told(value: Any, depth: int) -> list[str]:
-    """What tells a callable from another one: source, defaults, and the plain values that it closes over."""
-    if isinstance(value, functools.partial):
-        return [*_told(value.func, depth), repr((value.args, sorted(value.keywords.items())))]
-    if isinstance(value, FunctionType):
-        closed = [cell.cell_contents for cell in value.__closure__ or () if _is_filled(cell)]
-        inner = [text for item in closed if depth < MAX_DEPTH for text in _told(item, depth + 1)]
-        return [_source(value), repr(value.__defaults__), repr(value.__kwdefaults__), *inner]
-    if isinstance(value, (str, int, float, bool, bytes, type(None), tuple, list, dict, set, frozenset)):
-        return [repr(value) if " object at 0x" not in repr(value) else type(value).__name__]
-    if inspect.isclass(value) or inspect.ismodule(value) or inspect.isbuiltin(value):
-        return [getattr(value, "__qualname__", value.__name__)]
-    own = repr(value) if is_dataclass(value) else ""
-    function = getattr(value, "__func__", None)
-    return [_source(function or type(value)), own if " object at 0x" not in own else ""]
-
-
-def _is_filled(cell: Any) -> bool:
-    try:
-        cell.cell_contents  # noqa: B018  # an empty cell raises
-    except ValueError:
-        return False
-    return True
-
-
-def _source(item: Any) -> str:
-    try:
-        return textwrap.dedent(inspect.getsource(item))
-    except (OSError, TypeError):  # typed at a prompt, or compiled
-        return _compiled(item.__code__) if isinstance(item, FunctionType) else getattr(item, "__qualname__", repr(item))
-
-
-def _compiled(code: CodeType) -> str:
-    constants = [_compiled(item) if isinstance(item, CodeType) else repr(item) for item in code.co_consts]
-    return f"{code.co_code.hex()} {constants} {code.co_names}"

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+from agenttrace.code_digest import code_digest
 from agenttrace.errors import InvalidSuite
 from agenttrace.evaluation.budgets import Limits
 from agenttrace.evaluation.cases import Case, checked
-from agenttrace.evaluation.evaluator import Evaluator, NamedEvaluator, code_digest, named_evaluators
+from agenttrace.evaluation.evaluator import Evaluator, NamedEvaluator, named_evaluators
 from agenttrace.evaluation.loading import load_cases
 from agenttrace.langchain.tasks import AnyRunnable, FunctionTask, as_runnable
 

@@ -18,6 +18,7 @@ from opentelemetry import trace
 
 from agenttrace import clock
 from agenttrace.langchain import ambient
+from agenttrace.langchain.asking import ASKED, asked_with
 from agenttrace.langchain.chunks import mark_chunk, mark_event
 from agenttrace.langchain.loop_lag import watch_loop
 from agenttrace.langchain.missing_tools import never_started, note_asked, note_started
@@ -214,7 +215,10 @@ class CallbackHandler(BaseCallbackHandler):
         metadata = kwargs.pop("metadata", None) or {}
         facts = StartFacts(serialized, payload, tuple(kwargs.pop("tags", None) or ()), dict(metadata), kwargs)
         outer = ambient.surrounding_span()
-        step = self._open_step(kind, _name(serialized, kwargs, kind), self._steps.parent(given), outer, metadata)
+        parent = self._steps.parent(given)
+        step = self._open_step(kind, _name(serialized, kwargs, kind), parent, outer, metadata)
+        if kind == "model":
+            kwargs[ASKED] = asked_with(parent, metadata, payload)
         if kind == "tool":
             step.asked_at = note_started(step, kwargs.get("tool_call_id"))
         if kind in ("model", "tool"):
@@ -278,6 +282,8 @@ class CallbackHandler(BaseCallbackHandler):
         # What is read out of payloads comes last: whatever they hold, the step has ended.
         if step.kind == "model" and state == "ok":
             note_asked(step, at, payload)
+        if step.kind == "prompt" and step.parent is not None:
+            step.parent.prompt = entry.start.serialized, entry.start.metadata, payload
         if step.kind == "chain":
             self._add_missing_tools(entry, payload, at)
         if step.parent is None:

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from langchain_core.messages import BaseMessage
 from langchain_core.outputs import LLMResult
 
+from agenttrace.langchain.asking import ASKED, WATCHED, Asked, prompt_label, prompt_template, without_ours
 from agenttrace.langchain.chunks import stream_usage
 from agenttrace.langchain.messages import generations, plain
 from agenttrace.steps import JSON, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
@@ -112,7 +113,7 @@ def _metadata(step: OpenStep, start: StartFacts) -> JSON:
     """The metadata, with the batch's size where a call is one of several prompts, and a root's session and user."""
     batch_size = start.extra.get("batch_size")
     more = {"batch_size": batch_size} if isinstance(batch_size, int) and batch_size > 1 else {}
-    return plain({**(step.labels or {}), **start.metadata, **more})
+    return plain({**(step.labels or {}), **without_ours(start.metadata), **more})
 
 
 def error_text(error: BaseException) -> str:
@@ -134,6 +135,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
     def moment(mark: int | None) -> int | None:
         return None if mark is None else step.anchor.at(mark)
 
+    asked = start.extra.get(ASKED) or NOT_ASKED
     result = end.payload if isinstance(end.payload, LLMResult) else None
     last = _last_message(result)
     response = dict(_response(last, result))
@@ -147,7 +149,11 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         **common,
         params=_mapping(plain(start.extra.get("invocation_params"))),
         options=_mapping(plain(start.extra.get("options"))),
-        serialized={"kwargs": plain((start.serialized or {}).get("kwargs"))},
+        serialized=_serialized(start.serialized or {}),
+        watched=_mapping(plain(start.metadata.get(WATCHED))),
+        prompt_label=prompt_label(start.metadata, asked),
+        prompt_template=prompt_template(asked),
+        recursion_limit=asked.recursion_limit,
         response=response,
         tokens=_tokens(step, last, result),
         finish_reason=_finish_reason(response, result),
@@ -177,6 +183,14 @@ def _runs_here(serialized: Mapping[str, Any]) -> bool:
 
 
 REPR_READ = 2_000
+
+
+def _serialized(serialized: Mapping[str, Any]) -> Mapping[str, JSON]:
+    text = serialized.get("repr")
+    return {"kwargs": plain(serialized.get("kwargs")), "repr": text[:REPR_READ] if isinstance(text, str) else None}
+
+
+NOT_ASKED = Asked(None, None, None)
 
 
 def _last_message(result: LLMResult | None) -> BaseMessage | None:

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 import orjson
 
 from agenttrace.records import SettingValue, Voice
+from agenttrace.settings.implementations import implementations
+from agenttrace.settings.limits import agent_limits
+from agenttrace.settings.model_object import settings_of_repr
 from agenttrace.settings.prompts import prompt_settings
 from agenttrace.settings.tools import tool_settings
 from agenttrace.steps import JSON, ModelCall
@@ -23,12 +26,25 @@ PATHS: Mapping[str, tuple[str, ...]] = {
         "options.temperature",
         "pipeline_kwargs.temperature",
         "generationConfig.temperature",
+        "inferenceConfig.temperature",
     ),
-    "sampling.top_p": ("top_p", "options.top_p", "pipeline_kwargs.top_p", "generationConfig.topP"),
+    "sampling.top_p": (
+        "top_p",
+        "options.top_p",
+        "pipeline_kwargs.top_p",
+        "generationConfig.topP",
+        "inferenceConfig.topP",
+    ),
     "sampling.top_k": ("top_k", "options.top_k", "pipeline_kwargs.top_k", "generationConfig.topK", "extra_body.top_k"),
     "sampling.min_p": ("min_p", "options.min_p", "pipeline_kwargs.min_p", "extra_body.min_p"),
     "sampling.n": ("n", "generationConfig.candidateCount"),
-    "sampling.stop": ("stop", "stop_sequences", "options.stop", "generationConfig.stopSequences"),
+    "sampling.stop": (
+        "stop",
+        "stop_sequences",
+        "options.stop",
+        "generationConfig.stopSequences",
+        "inferenceConfig.stopSequences",
+    ),
     "sampling.logit_bias": ("logit_bias",),
     "sampling.seed": ("seed", "options.seed", "generationConfig.seed"),
     "limits.max_output_tokens": (
@@ -38,19 +54,24 @@ PATHS: Mapping[str, tuple[str, ...]] = {
         "options.num_predict",
         "num_predict",
         "generationConfig.maxOutputTokens",
+        "inferenceConfig.maxTokens",
         "max_new_tokens",
         "pipeline_kwargs.max_new_tokens",
     ),
     "limits.context": ("options.num_ctx", "num_ctx"),
     "reasoning.effort": ("reasoning_effort", "reasoning.effort", "output_config.effort", "think", "reasoning"),
     "reasoning.budget": ("thinking.budget_tokens", "generationConfig.thinkingConfig.thinkingBudget"),
-    "tools.choice": ("tool_choice",),
+    "tools.choice": ("tool_choice", "toolConfig.functionCallingConfig.mode", "toolConfig.toolChoice"),
     "tools.parallel": ("parallel_tool_calls",),
     "service_tier": ("service_tier",),
 }
 """Where each dimension stands in the request of one provider or another; `a.b` is a key within a key."""
 
-PENALTIES = ("presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty")
+PENALTIES = ("presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty", "do_sample", "num_beams")
+"""What else decides about the next token; the last two only engines inside the process have."""
+
+HOLDERS = ("", "options.", "pipeline_kwargs.", "generationConfig.")
+"""Where penalties stand."""
 
 UNDESCRIBED = ("model_id", "model_kwargs", "pipeline_kwargs")
 """Parameters of a local pipeline, which has settings of its own beside them."""
@@ -64,6 +85,8 @@ APIS: Mapping[str, str] = {
     "/api/generate": "ollama.generate",
     ":generateContent": "google.generate",
     ":streamGenerateContent": "google.generate",
+    "/converse": "bedrock.converse",
+    "/converse-stream": "bedrock.converse",
 }
 """The end of a request's path to the name of the API."""
 
@@ -75,27 +98,35 @@ class Source:
     name: str
     voice: Voice
     values: Mapping[str, JSON]
-    is_complete: bool
+    is_complete: bool = False
     """Whether what it does not name is unset; otherwise it is unknown."""
+    tells_unset: bool = False
+    """Whether what it names without a value is unset."""
 
 
-def read_settings(call: ModelCall) -> dict[str, SettingValue]:
-    """Every dimension of D7 that is known of this call."""
+def read_settings(call: ModelCall) -> tuple[dict[str, SettingValue], tuple[str, ...]]:
+    """Every dimension of D7 that is known of this call, and what was asked for and dropped on the way."""
     sources = tuple(_sources(call))
-    return {**_asked(sources), **dict(_identity(call, sources)), **prompt_settings(call)}
+    asked, notes = _asked(sources)
+    settings = {**asked, **dict(_identity(call, sources)), **prompt_settings(call), **agent_limits(call)}
+    names = asked["tools.names"].value if "tools.names" in asked else None
+    known = implementations(str(name) for name in names) if isinstance(names, list) else {}
+    if known:
+        settings["tools.implementation"] = SettingValue(value=known, voice="requested", source="model object")
+    return settings, notes
 
 
-_known: dict[bytes, dict[str, SettingValue]] = {}
+_known: dict[bytes, tuple[dict[str, SettingValue], tuple[str, ...]]] = {}
 KNOWN_REQUESTS = 256
 """How many requests' settings are remembered: an agent asks in the same few ways again and again."""
 
 
-def _asked(sources: tuple[Source, ...]) -> dict[str, SettingValue]:
+def _asked(sources: tuple[Source, ...]) -> tuple[dict[str, SettingValue], tuple[str, ...]]:
     """What was asked for, as far as it does not change from call to call. Read once for the same sources."""
     key = orjson.dumps([(source.name, source.values, source.is_complete) for source in sources])
-    settings = _known.get(key)
-    if settings is None:
-        settings = {}
+    known = _known.get(key)
+    if known is None:
+        settings: dict[str, SettingValue] = {}
         for dimension, paths in PATHS.items():
             found = _first(sources, paths)
             if found is not None:
@@ -105,14 +136,26 @@ def _asked(sources: tuple[Source, ...]) -> dict[str, SettingValue]:
         settings |= tool_settings(_tools(sources))
         if len(_known) >= KNOWN_REQUESTS:
             _known.clear()
-        _known[key] = settings
-    return settings
+        known = _known[key] = settings, tuple(_not_sent(sources))
+    return known
+
+
+def _not_sent(sources: Sequence[Source]) -> Iterator[str]:
+    """What was requested and is not in the request: frameworks drop what they think that a model does not take."""
+    if not sources or sources[0].voice != "sent" or not sources[0].is_complete:
+        return
+    for dimension, paths in PATHS.items():
+        requested = _first(sources[1:], paths)
+        sent = _first(sources[:1], paths)
+        if requested is not None and requested.value is not None and sent is not None and sent.value is None:
+            yield f"{dimension} was requested ({requested.value}, {requested.source}) and not sent"
 
 
 def _sources(call: ModelCall) -> Iterator[Source]:
     sent = call.attempts[-1].sent_settings if call.attempts else {}
     if sent:
-        yield Source("wire", "sent", sent, is_complete=True)
+        # Of a request of a kind that is not known, what it does not name may stand where nobody looked.
+        yield Source("wire", "sent", sent, is_complete=_api(call.attempts[-1].path) is not None)
     if call.params:
         # Models that do not describe themselves name their type, stop words and tools, and nothing else.
         blind = set(call.params) <= {
@@ -127,10 +170,14 @@ def _sources(call: ModelCall) -> Iterator[Source]:
         }
         yield Source("invocation_params", "requested", call.params, is_complete=not blind)
     metadata = {key.removeprefix("ls_"): value for key, value in call.metadata.items() if key.startswith("ls_")}
-    yield Source("metadata", "requested", metadata, is_complete=False)
-    constructor = call.serialized.get("kwargs")
+    yield Source("metadata", "requested", metadata)
+    if call.watched:
+        yield Source("model object", "requested", call.watched, tells_unset=True)
+    constructor, text = call.serialized.get("kwargs"), call.serialized.get("repr")
     if isinstance(constructor, Mapping):
-        yield Source("serialized", "requested", constructor, is_complete=False)
+        yield Source("serialized", "requested", constructor)
+    if isinstance(text, str):
+        yield Source("repr", "requested", settings_of_repr(text))
 
 
 def _first(sources: Sequence[Source], paths: Sequence[str]) -> SettingValue | None:
@@ -140,7 +187,7 @@ def _first(sources: Sequence[Source], paths: Sequence[str]) -> SettingValue | No
             value = _at(source.values, path)
             if value is not None and not isinstance(value, Mapping):
                 return SettingValue(value=value, voice=source.voice, source=source.name)
-        if source.is_complete:
+        if source.is_complete or (source.tells_unset and any(path in source.values for path in paths)):
             return SettingValue(value=None, voice=source.voice, source=source.name)
     return None
 
@@ -172,16 +219,21 @@ def _identity(call: ModelCall, sources: Sequence[Source]) -> Iterator[tuple[str,
         yield "provider", SettingValue(value=provider, voice="requested", source="metadata")
     if call.attempts:
         attempt = call.attempts[-1]
-        api = next((name for end, name in APIS.items() if attempt.path.split("?")[0].endswith(end)), None)
+        api = _api(attempt.path)
         if api:
             yield "api", SettingValue(value=api, voice="sent", source="wire")
         yield "endpoint", SettingValue(value=_endpoint(attempt.host), voice="sent", source="wire")
-        # Ollama streams unless told not to; the others stream when told to.
-        streamed = attempt.sent_settings.get("stream", api is not None and api.startswith("ollama"))
+        # Ollama streams unless told not to; Google and Bedrock have a path of its own for it; the others stream when told to.
+        by_path = "streamGenerateContent" in attempt.path or attempt.path.endswith("/converse-stream")
+        streamed = attempt.sent_settings.get("stream", by_path or (api is not None and api.startswith("ollama")))
         if attempt.sent_settings:
             yield "delivery.streamed", SettingValue(value=bool(streamed), voice="sent", source="wire")
     elif call.is_streamed:
         yield "delivery.streamed", SettingValue(value=True, voice="served", source="callbacks")
+
+
+def _api(path: str) -> str | None:
+    return next((name for end, name in APIS.items() if path.split("?")[0].endswith(end)), None)
 
 
 def _endpoint(host: str) -> str:
@@ -192,9 +244,11 @@ def _endpoint(host: str) -> str:
 
 def _served(call: ModelCall) -> Iterator[tuple[str, SettingValue]]:
     report = call.attempts[-1].report if call.attempts else {}
+    asked = {call.params.get("model"), call.params.get("model_name"), call.metadata.get("ls_model_name")}
     for source, values in (("wire", report), ("response", call.response)):
         name = next((values[key] for key in ("model", "modelVersion", "model_name") if values.get(key)), None)
-        if isinstance(name, str):
+        # Integrations fill in the name that was asked for where the server says none: that is an echo, and no answer.
+        if isinstance(name, str) and (source == "wire" or name not in asked):
             yield "model.served", SettingValue(value=name, voice="served", source=source)
             break
     fingerprint = report.get("system_fingerprint") or call.response.get("system_fingerprint")
@@ -207,7 +261,12 @@ def _penalties(sources: Sequence[Source]) -> dict[str, SettingValue]:
         found = {
             key: value
             for key in PENALTIES
-            if (value := source.values.get(key, _at(source.values, f"options.{key}"))) is not None
+            if (
+                value := next(
+                    (found for place in HOLDERS if (found := _at(source.values, place + key)) is not None), None
+                )
+            )
+            is not None
         }
         if found or source.is_complete:
             return {"sampling.penalties": SettingValue(value=found or None, voice=source.voice, source=source.name)}
@@ -217,7 +276,7 @@ def _penalties(sources: Sequence[Source]) -> dict[str, SettingValue]:
 def _output(sources: Sequence[Source]) -> dict[str, SettingValue]:
     """The format that was asked for and the schema it must follow."""
     for source in sources:
-        asked = source.values.get("response_format") or source.values.get("format") or _at(source.values, "text.format")
+        asked = _asked_format(source.values)
         if asked is not None:
             kind, schema = _format(asked)
             return {
@@ -228,6 +287,15 @@ def _output(sources: Sequence[Source]) -> dict[str, SettingValue]:
             unset = SettingValue(value=None, voice=source.voice, source=source.name)
             return {"output.format": unset, "output.schema": unset}
     return {}
+
+
+def _asked_format(values: Mapping[str, JSON]) -> JSON:
+    for path in ("response_format", "format", "text.format", "output_config.format"):
+        if _at(values, path):
+            return _at(values, path)
+    kind = _at(values, "generationConfig.responseMimeType")
+    schema = _at(values, "generationConfig.responseJsonSchema") or _at(values, "generationConfig.responseSchema")
+    return {"type": kind, "schema": schema} if kind or schema else None
 
 
 def _format(asked: JSON) -> tuple[str, JSON]:
@@ -243,7 +311,7 @@ def _format(asked: JSON) -> tuple[str, JSON]:
 
 def _tools(sources: Sequence[Source]) -> tuple[Source, JSON] | None:
     for source in sources:
-        tools = source.values.get("tools")
+        tools = source.values.get("tools") or _at(source.values, "toolConfig.tools")
         if tools is not None or source.is_complete:
             return source, tools
     return None

@@ -7,19 +7,24 @@ from collections.abc import Mapping
 from agenttrace.records import SettingValue
 from agenttrace.steps import JSON, ModelCall
 
-LABEL_KEYS = ("prompt_label", "prompt_version", "lc_hub_commit_hash")
-"""Metadata keys that name a prompt's version."""
-
 
 def prompt_settings(call: ModelCall) -> dict[str, SettingValue]:
-    """`prompt.label`, where metadata names one, and `prompt.content`: the system message of the call."""
+    """`prompt.label`, where one was given, and `prompt.content`: the template, else the system message of the call."""
     settings = {}
-    label = next((call.metadata[key] for key in LABEL_KEYS if call.metadata.get(key)), None)
-    if label is not None:
-        settings["prompt.label"] = SettingValue(value=str(label), voice="requested", source="metadata")
-    content = _system_text(call.input)
-    settings["prompt.content"] = SettingValue(value=content, voice="requested", source="messages")
+    if call.prompt_label is not None:
+        settings["prompt.label"] = SettingValue(value=call.prompt_label, voice="requested", source="metadata")
+    if call.prompt_template is not None:
+        content: JSON = _unix_lines(call.prompt_template)
+        settings["prompt.content"] = SettingValue(value=content, voice="requested", source="template")
+    else:
+        content = _system_text(call.input)
+        settings["prompt.content"] = SettingValue(value=content, voice="requested", source="messages")
     return settings
+
+
+def _unix_lines(text: str) -> str:
+    """Without the one difference that editors make and nobody means."""
+    return text.replace("\r\n", "\n")
 
 
 def _system_text(messages: JSON) -> JSON:
@@ -28,7 +33,8 @@ def _system_text(messages: JSON) -> JSON:
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, Mapping) or message.get("role") not in ("system", "developer"):
             break
-        texts.append(message.get("content"))
+        content = message.get("content")
+        texts.append(_unix_lines(content) if isinstance(content, str) else content)
     if not texts:
         return None
     return texts[0] if len(texts) == 1 else texts

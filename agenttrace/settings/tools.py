@@ -8,6 +8,9 @@ from typing import Protocol
 from agenttrace.records import SettingValue, Voice
 from agenttrace.steps import JSON
 
+SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema", "inputSchema", "args_schema")
+"""Where the schema of a tool's parameters stands, in one provider's shape or another."""
+
 
 class Spoken(Protocol):
     """Who said it: a voice and the place it was read."""
@@ -34,12 +37,21 @@ def tool_settings(found: tuple[Spoken, JSON] | None) -> dict[str, SettingValue]:
 
 
 def _tools(definitions: JSON) -> Iterator[tuple[str, JSON, JSON]]:
-    """(name, description, parameter schema) of each definition: OpenAI's shape, Anthropic's, or a bare name."""
+    """(name, description, parameter schema) of each definition: the shape of one provider or another, or a bare name."""
     for definition in definitions if isinstance(definitions, (list, tuple)) else ():
-        if isinstance(definition, Mapping):
-            inner = definition.get("function")
+        declared = definition.get("functionDeclarations") if isinstance(definition, Mapping) else None
+        if isinstance(declared, list):  # Google's: several functions in one
+            yield from _tools(declared)
+        elif isinstance(definition, Mapping) and definition.get("type") == "mcp":
+            # A server that the provider calls: its tools are its own, so which server it is stands for them.
+            place = {key: definition[key] for key in ("server_url", "allowed_tools") if key in definition}
+            yield f"mcp:{definition.get('server_label', definition.get('server_url'))}", None, place
+        elif isinstance(definition, Mapping):
+            inner = definition.get("function", definition.get("toolSpec"))
             function = inner if isinstance(inner, Mapping) else definition
-            schema = function.get("parameters", function.get("input_schema", function.get("args_schema")))
+            schema = next((function[key] for key in SCHEMAS if function.get(key) is not None), None)
+            if isinstance(schema, Mapping) and isinstance(schema.get("json"), Mapping):  # Bedrock's
+                schema = schema["json"]
             name = function.get("name", definition.get("type", "unnamed"))
             yield str(name), function.get("description"), schema
         else:

@@ -76,15 +76,17 @@ def _label(step: Step, *names: str) -> str | None:
 
 def _model_parts(call: ModelCall) -> dict[str, Any]:
     split = split_phases(call)
+    settings, dropped = read_settings(call)
     return {
         "phases": split.phases,
         "server_parts_ns": split.server_parts_ns,
         "notes": (
             *_served_by(call),
+            *dropped,
             *split.notes,
             *(f"rejected {name}: {reason}" for name, reason in split.rejected.items()),
         ),
-        "settings": read_settings(call),
+        "settings": settings,
         "usage": _usage(call),
         "marks": _marks(call),
         "attempts": tuple(_attempt(attempt) for attempt in call.attempts),

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from agenttrace import Case, Score
+from agenttrace.code_digest import code_digest
 from agenttrace.errors import InvalidSuite
-from agenttrace.evaluation.evaluator import code_digest, named_evaluators
+from agenttrace.evaluation.evaluator import named_evaluators
 from agenttrace.evaluation.evaluators import Contains, Regex
 from agenttrace.evaluation.score import Judgement
 from agenttrace.evaluation.trace import Trace

@@ -83,7 +83,7 @@ def test_a_chain_is_nested(store: Path, config: RunnableConfig) -> None:
     model = spans[2]
     assert model.input == [{"role": "system", "content": "be brief"}, {"role": "user", "content": "hi"}]
     assert model.output == {"role": "assistant", "content": "ok"}
-    assert model.settings["prompt.content"].value == "be brief"
+    assert model.settings["prompt.content"].value == "system: be brief\n\nuser: {x}"
 
 
 @pytest.mark.parametrize("mode", ["invoke", "ainvoke", "stream", "astream"])

@@ -195,7 +195,7 @@ def test_a_prompt_label_is_a_setting(store: Path) -> None:
         model = openai(server, model="m").with_config(metadata={"prompt_label": "planner@12"})
         span = call(ChatPromptTemplate.from_messages([("system", "plan"), ("user", "{x}")]) | model, messages={"x": 1})
     assert told(span, "prompt.label") == ("planner@12", "requested")
-    assert told(span, "prompt.content") == ("plan", "requested")
+    assert told(span, "prompt.content") == ("system: plan\n\nuser: {x}", "requested")
 
 
 def test_retries_are_attempts(store: Path) -> None:
