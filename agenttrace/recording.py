@@ -215,7 +215,7 @@ def record_run(
         _hook.reset(hook_token)
         _recording.reset(recording_token)
         ended = _runs[run.run_id] = replace(_runs.get(run.run_id, run), end_ns=clock.wall_ns())
-        writer.put(partial(_ended, ended, Path.cwd()))
+        writer.put(partial(_ended, ended))
         writer.flush()
 
 
@@ -346,7 +346,7 @@ def _end_process_runs() -> None:
         ended = _runs[run_id] = replace(_runs[run_id], end_ns=clock.wall_ns())
         for writer in _writers.values():
             if writer.knows(run_id):
-                writer.put(partial(_ended, ended, Path.cwd()))
+                writer.put(partial(_ended, ended))
 
 
 def _forget_process_runs() -> None:
@@ -359,11 +359,11 @@ def _itself(run: RunRecord) -> RunRecord:
     return run
 
 
-def _ended(run: RunRecord, folder: Path) -> RunRecord:
+def _ended(run: RunRecord) -> RunRecord:
     """A run at its end, with what held for it as a whole. On the writer's thread: it asks git, and reads what is installed."""
     if any(key in run.metadata for key in OF_THE_RUN):
         return run
-    return replace(run, metadata={**run.metadata, PROVENANCE: provenance(folder)})
+    return replace(run, metadata={**run.metadata, PROVENANCE: provenance(Path())})
 
 
 if hasattr(os, "register_at_fork"):

@@ -46,7 +46,7 @@ PATHS: Mapping[str, tuple[str, ...]] = {
         "inferenceConfig.stopSequences",
     ),
     "sampling.logit_bias": ("logit_bias",),
-    "sampling.seed": ("seed", "options.seed", "generationConfig.seed"),
+    "sampling.seed": ("seed", "random_seed", "options.seed", "generationConfig.seed"),
     "limits.max_output_tokens": (
         "max_completion_tokens",
         "max_output_tokens",
@@ -67,7 +67,16 @@ PATHS: Mapping[str, tuple[str, ...]] = {
 }
 """Where each dimension stands in the request of one provider or another; `a.b` is a key within a key."""
 
-PENALTIES = ("presence_penalty", "frequency_penalty", "repeat_penalty", "repetition_penalty", "do_sample", "num_beams")
+PENALTIES = (
+    "presence_penalty",
+    "frequency_penalty",
+    "repeat_penalty",
+    "repetition_penalty",
+    "presencePenalty",
+    "frequencyPenalty",
+    "do_sample",
+    "num_beams",
+)
 """What else decides about the next token; the last two only engines inside the process have."""
 
 HOLDERS = ("", "options.", "pipeline_kwargs.", "generationConfig.")

@@ -12,7 +12,7 @@ from agenttrace.steps import JSON
 
 OBJECT_KEYS: Final = tuple(
     """
-    model model_name model_id temperature top_p top_k min_p n stop stop_sequences seed num_ctx num_predict max_tokens max_completion_tokens
+    model model_name model_id temperature top_p top_k min_p n stop stop_sequences seed random_seed num_ctx num_predict max_tokens max_completion_tokens
     max_output_tokens max_new_tokens presence_penalty frequency_penalty repeat_penalty repetition_penalty logit_bias reasoning
     reasoning_effort thinking service_tier format do_sample num_beams pipeline_kwargs
     """.split()

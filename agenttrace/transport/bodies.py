@@ -20,7 +20,7 @@ from agenttrace.transport.unpacking import unpack
 
 SENT_KEYS = frozenset(
     """
-    model temperature top_p top_k min_p n stop stop_sequences seed max_tokens max_completion_tokens max_output_tokens
+    model temperature top_p top_k min_p n stop stop_sequences seed random_seed max_tokens max_completion_tokens max_output_tokens
     reasoning reasoning_effort thinking think response_format format text tools tool_choice parallel_tool_calls stream
     stream_options service_tier presence_penalty frequency_penalty repeat_penalty repetition_penalty logit_bias options
     keep_alive cache_prompt output_config generationConfig inferenceConfig toolConfig num_ctx num_predict max_new_tokens

@@ -85,7 +85,7 @@ def test_what_prompts_are_made_of(project: Path) -> None:
     """With a run: the parts of its prompts, what of them could be reused, and where the prefix breaks."""
     shown = agenttrace("cost", "nightly").stdout
     assert "prompts at planner  2 calls, 8,000 tokens" in shown
-    assert "system 99.5 % (about 7,960 tokens), user input 0.5 % (about 40 tokens)" in shown
+    assert "system 99.5 % (about 7,961 tokens), user input 0.5 % (about 39 tokens)" in shown
     assert "provider reported 2,048 cached" in shown
     assert "the prefix breaks at message 1 (system: a date) in 1 call" in shown
 
