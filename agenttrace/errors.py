@@ -7,12 +7,15 @@ AgentTraceError
 │   ├── UnknownCallSite               `--changed` names a call site that neither run has
 │   ├── UndeclarableDimension         `--changed` names what can never differ on purpose
 │   ├── NothingToRestrict             `--restrict` names no value, or one that no call has
+│   ├── UnknownMetric                 a metric that was to decide is in no run
+│   ├── InvalidPolicy                 margins, alpha or another rule of comparing cannot be used
 │   ├── InvalidConfiguration          `[tool.agenttrace]` of pyproject.toml is not right
 │   ├── InvalidSuite                  a suite cannot be run as it is
 │   ├── InvalidCases                  its cases cannot be used
 │   ├── SuiteChanged                  it is another one than the run that is to be gone on with
 │   └── InvalidRecord        exit 3   a line of an imported file cannot be read
 ├── NoModelCalls             exit 12  a run has nothing that could be compared
+├── NoBaseline               exit 13  there is nothing to compare with
 ├── StoreError               exit 3
 │   ├── StoreNotFound
 │   ├── NotAStore
@@ -91,6 +94,18 @@ class NothingToRestrict(UsageError):
     slug = "nothing-to-restrict"
 
 
+class UnknownMetric(UsageError):
+    """No run has the metric that was named."""
+
+    slug = "unknown-metric"
+
+
+class InvalidPolicy(UsageError):
+    """A rule of comparing (margin, alpha, minimum of cases) cannot be used."""
+
+    slug = "invalid-policy"
+
+
 class InvalidConfiguration(UsageError):
     """`[tool.agenttrace]` of pyproject.toml has a key or value that is not right; nothing was done."""
 
@@ -127,6 +142,13 @@ class NoModelCalls(AgentTraceError):
 
     slug = "no-model-calls"
     exit_code = 12
+
+
+class NoBaseline(AgentTraceError):
+    """There is no such run to compare with."""
+
+    slug = "no-baseline"
+    exit_code = 13
 
 
 class StoreError(AgentTraceError):

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
 from agenttrace.comparison import compare as comparing
-from agenttrace.comparison.compare import Comparison
 from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
+from agenttrace.comparison.outcome import Comparison
+from agenttrace.comparison.policy import Policy
 from agenttrace.records import RunRecord
 from agenttrace.settings.contract import Contract
 from agenttrace.store.evidence import read_contract, read_evidence
@@ -36,6 +37,7 @@ def compare(
     strict: bool = False,
     severity: Mapping[str, Severity] = MappingProxyType({}),
     restrict: Sequence[str] = (),
+    policy: Policy | None = None,
 ) -> Comparison:
     """Compare two runs of a store. `changed` declares what differs on purpose (`sampling`, `prompt:planner`).
 
@@ -46,9 +48,13 @@ def compare(
         RunNotFound: a run is not there.
         UnknownDimension, UnknownCallSite, UndeclarableDimension: `changed` names what cannot be declared.
         NothingToRestrict: no call has a value that `restrict` names.
+        InvalidPolicy, UnknownMetric: the policy cannot be used, or names a metric that no run has.
         NoModelCalls: a run holds nothing to compare.
+        MissingExtra: there are scores to judge, and the extra `eval` is not installed.
     """
     with store.connection() as connection:
         baseline = read_evidence(connection, baseline_ref)
         candidate = read_evidence(connection, candidate_ref)
-    return comparing.compare(baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict)
+    return comparing.compare(
+        baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict, policy=policy
+    )

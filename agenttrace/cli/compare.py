@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from agenttrace.cli.options import json_option, store_option
 from agenttrace.cli.output import print_json
+from agenttrace.cli.policy_options import policy_of, policy_options
 
 
 @click.command(short_help="Compare two runs, after proving that they may be.")
@@ -24,11 +27,13 @@ from agenttrace.cli.output import print_json
     metavar="DIMENSION=VALUE",
     help="Only cases that had this value throughout, where a setting changed within a run.",
 )
+@policy_options
 @json_option
 @store_option
 @click.pass_context
 def compare(
     ctx: click.Context,
+    /,
     baseline: str,
     candidate: str,
     changed: tuple[str, ...],
@@ -36,6 +41,7 @@ def compare(
     restrict: tuple[str, ...],
     as_json: bool,
     store: str | None,
+    **options: Any,
 ) -> None:
     r"""Compare the runs BASELINE and CANDIDATE, paired by case.
 
@@ -43,17 +49,25 @@ def compare(
     an id, the beginning of one, or a name, which means its latest run.
 
     \b
-    Exit codes: 0 pass, 1 regressed, 10 inconclusive, 11 not comparable, 12 invalid run.
+    Exit codes: 0 pass, 1 regressed, 10 inconclusive, 11 not comparable, 12 invalid run, 13 no baseline.
     """
-    from agenttrace.comparison.compare import EXIT_CODES, comparison_json
+    from agenttrace.comparison.as_json import comparison_json
     from agenttrace.configuration import read_configuration
     from agenttrace.judging import compare as compare_runs
     from agenttrace.store.reading import open_store
 
+    policy = policy_of(options)
     with open_store(store) as opened:
         severity = read_configuration().severity
         comparison = compare_runs(
-            opened, baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict
+            opened,
+            baseline,
+            candidate,
+            changed,
+            strict=strict,
+            severity=severity,
+            restrict=restrict,
+            policy=policy,
         )
     if as_json:
         print_json(comparison_json(comparison))
@@ -63,4 +77,4 @@ def compare(
 
         console = open_console()
         put(draw_comparison(comparison, width=width_of(console), store=store), console)
-    ctx.exit(EXIT_CODES[comparison.verdict])
+    ctx.exit(comparison.exit_code)

@@ -1,89 +1,45 @@
-"""Compares two runs: the gate first, then, where it allows, their results paired by case.
+"""Compares two runs: the gate first, then, where it allows, their results paired by case and judged.
 
-In: the evidence of two runs, and what was declared to differ. Out: a `Comparison`.
+In: the evidence of two runs, what was declared to differ, and the policy. Out: a `Comparison`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Literal, TypeAlias
 
-from agenttrace.comparison.differences import (
-    SettingDifference,
-    Unverified,
-    counted,
-    difference_json,
-    unverified_json,
-)
+from agenttrace.comparison.case_flags import CaseFlag, case_flags
+from agenttrace.comparison.differences import counted
 from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.comparison.gate import GateResult, gate
-from agenttrace.comparison.pairing import MetricKind, PairedCase, PairedMetric, Pairing, pair
+from agenttrace.comparison.metrics import MetricKey, nearest
+from agenttrace.comparison.missing import invalid_reasons
+from agenttrace.comparison.outcome import Comparison, MetricComparison
+from agenttrace.comparison.pairing import PairedMetric, Pairing, pair
+from agenttrace.comparison.policy import Policy, policy_problems
 from agenttrace.comparison.restricting import restrict as restrict_runs
-from agenttrace.records import RunRecord
+from agenttrace.comparison.verdicts import Verdict
+from agenttrace.comparison.wording import metric_sentence
+from agenttrace.errors import InvalidPolicy, MissingExtra, UnknownMetric
+from agenttrace.records import EVALUATION
 
-Verdict: TypeAlias = Literal["pass", "regressed", "inconclusive", "not_comparable", "invalid"]
-
-EXIT_CODES: Mapping[Verdict, int] = {"pass": 0, "regressed": 1, "inconclusive": 10, "not_comparable": 11, "invalid": 12}
-
-NO_STATISTICS = (
-    "There are no statistics yet: differences are shown and not tested, so nothing can be called passed or regressed."
-)
 NO_CASES = (
     "The runs name no cases, so nothing could be paired. Give each invocation its case: "
     "config={'metadata': {'case': 'q17'}}."
 )
 NOTHING_MEASURED = "No case has a result that counts in both runs, so nothing could be paired."
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetricComparison:
-    """One metric in both runs, over the cases that have it in both."""
-
-    name: str
-    kind: MetricKind
-    n: int
-    """Cases."""
-    k_baseline: int
-    """The fewest repetitions that any of these cases has."""
-    k_candidate: int
-    baseline: float
-    candidate: float
-    delta: float | None
-    """Candidate − baseline; None where it may not be compared."""
-    low: float | None = None
-    """Bounds of the difference; None until there are statistics."""
-    high: float | None = None
-    margin: float | None = None
-    verdict: Verdict = "inconclusive"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """What comparing two runs gives."""
-
-    baseline: RunRecord
-    candidate: RunRecord
-    verdict: Verdict
-    gate: GateResult
-    reasons: tuple[str, ...]
-    """Why the verdict is what it is, one sentence each."""
-    metrics: tuple[MetricComparison, ...] = ()
-    """Empty unless comparable."""
-    cases: tuple[PairedCase, ...] = ()
-    """Those that differ most come first. Empty unless comparable."""
-    notes: tuple[str, ...] = ()
-    """What a reader of the numbers must know."""
-
-    @property
-    def differences(self) -> tuple[SettingDifference, ...]:
-        return self.gate.differences
-
-    @property
-    def unverified(self) -> tuple[Unverified, ...]:
-        return self.gate.unverified
+NO_SCORES = (
+    "Nothing was scored, so there is nothing that decides; times and tokens inform. "
+    "--primary latency_s has one of them judged."
+)
+NOT_INTERLEAVED = (
+    "It informs only: the runs did not take turns under the same load ('agenttrace eval ab'), "
+    "so times of day and neighbours are in the difference."
+)
+REPLAYED = "It informs only: one of the runs was replayed, and what is replayed takes no time of its own."
 
 
 def compare(
@@ -94,8 +50,18 @@ def compare(
     strict: bool = False,
     severity: Mapping[str, Severity] = MappingProxyType({}),
     restrict: Sequence[str] = (),
+    policy: Policy | None = None,
 ) -> Comparison:
-    """Compare two runs. Raises what `gate` and `restrict` raise; numbers are only there where the gate lets them pass."""
+    """Compare two runs. Numbers are only there where the gate lets them pass.
+
+    Raises:
+        InvalidPolicy, UnknownMetric: the policy cannot be used, or names a metric that no run has.
+        MissingExtra: there is something to judge, and the libraries that judge are not installed.
+        Besides what `gate` and `restrict` raise.
+    """
+    policy = policy or Policy()
+    if problems := policy_problems(policy):
+        raise InvalidPolicy(f"{'; '.join(problems)}. Correct it in [tool.agenttrace] or on the command line.")
     (baseline, candidate), restricted = restrict_runs((baseline, candidate), restrict)
     passed = gate(baseline, candidate, changed, strict=strict, severity=severity, restrict=restricted)
     if passed.verdict != "comparable":
@@ -104,22 +70,118 @@ def compare(
             candidate=candidate.run,
             verdict=passed.verdict,
             gate=passed,
+            policy=policy,
             reasons=(*passed.reasons, *_difference_reason(passed)),
             notes=passed.notes,
         )
     paired = pair(baseline, candidate)
-    metrics = tuple(_metric(metric, passed) for metric in paired.metrics)
-    is_refused = bool(metrics) and all(metric.verdict == "not_comparable" for metric in metrics)
-    return Comparison(
+    primary = primary_keys(policy, baseline, candidate)
+    notes = (*_same_run(baseline, candidate), *passed.notes, *_tokenizers(passed, paired), *paired.notes)
+    comparison = Comparison(
         baseline=baseline.run,
         candidate=candidate.run,
-        verdict="not_comparable" if is_refused else "inconclusive",
+        verdict="inconclusive",
         gate=passed,
-        reasons=tuple(_reasons(passed, baseline, candidate, paired, is_refused)),
-        metrics=metrics,
+        policy=policy,
+        reasons=(),
         cases=paired.cases,
-        notes=(*_same_run(baseline, candidate), *passed.notes, *paired.notes),
+        traces=_traces(paired, baseline, candidate),
+        notes=notes,
     )
+    if primary and (faults := tuple(_invalid(baseline, candidate, paired, policy))):
+        return replace(comparison, verdict="invalid", reasons=faults)
+    if not primary or not paired.metrics:
+        return _undecided(comparison, paired, passed, baseline, candidate)
+    return _judged(comparison, paired, passed, baseline, candidate, primary)
+
+
+def _judged(
+    comparison: Comparison,
+    paired: Pairing,
+    passed: GateResult,
+    baseline: RunEvidence,
+    candidate: RunEvidence,
+    primary: Sequence[MetricKey],
+) -> Comparison:
+    try:
+        from agenttrace.comparison.judgement import judge
+    except ImportError as error:
+        raise MissingExtra("eval", "Judging a comparison") from error
+    policy = comparison.policy
+    allowed = replace(paired, metrics=tuple(metric for metric in paired.metrics if not _is_blocked(metric, passed)))
+    judged = judge(allowed, baseline, candidate, policy, primary, forbidden(baseline, candidate))
+    blocked = [_plain(metric, is_blocked=True) for metric in paired.metrics if _is_blocked(metric, passed)]
+    blocked = [replace(row, primary=MetricKey(False, row.name) in primary) for row in blocked]
+    metrics = (*judged.metrics, *blocked)
+    flags: dict[str, tuple[CaseFlag, ...]] = {}
+    for metric in paired.metrics:
+        if metric.key in primary:
+            for case, flag in case_flags(metric, policy.alpha).items():
+                flags[case] = (*flags.get(case, ()), flag)
+    verdict: Verdict = judged.verdict
+    if verdict == "pass" and any(row.primary for row in blocked):
+        verdict = "inconclusive"
+    if not any(row.primary and row.verdict != "not_comparable" for row in metrics) and any(
+        row.primary for row in blocked
+    ):
+        verdict = "not_comparable"
+    rows = tuple(metrics)
+    return replace(
+        comparison,
+        verdict=verdict,
+        metrics=rows,
+        flags=flags,
+        reasons=(*_blocked_reason(passed, paired), *judged.reasons, *_metric_reasons(rows, verdict)),
+        notes=(*comparison.notes, *judged.notes),
+    )
+
+
+def primary_keys(policy: Policy, baseline: RunEvidence, candidate: RunEvidence) -> tuple[MetricKey, ...]:
+    """The metrics that decide: those that are named, else every score of the baseline.
+
+    Raises:
+        UnknownMetric: none of the runs has a metric that is named.
+    """
+    scores: dict[str, None] = {}
+    measured: dict[str, None] = {}
+    of_baseline: dict[str, None] = {}
+    for run in (baseline, candidate):
+        for repetition in run.repetitions:
+            scores.update(dict.fromkeys(repetition.scores))
+            measured.update(dict.fromkeys(repetition.metrics))
+            if run is baseline:
+                of_baseline.update(dict.fromkeys(repetition.scores))
+    if not policy.primary:
+        return tuple(MetricKey(True, name) for name in of_baseline)
+    known = (*scores, *measured)
+    unknown = [name for name in policy.primary if name not in known]
+    if unknown:
+        raise UnknownMetric(f"No run has a metric '{unknown[0]}', which was to decide. {nearest(unknown[0], known)}")
+    return tuple(MetricKey(name in scores, name) for name in dict.fromkeys(policy.primary))
+
+
+def forbidden(baseline: RunEvidence, candidate: RunEvidence) -> Mapping[str, str]:
+    """By kind of metric, why it may only inform: times and costs of runs that did not meet the same conditions."""
+    if any(_is_replayed(run) for run in (baseline, candidate)):
+        return {"time": REPLAYED, "cost": REPLAYED}
+    if not all(_is_interleaved(run) for run in (baseline, candidate)) or not _overlap(baseline, candidate):
+        return {"time": NOT_INTERLEAVED, "cost": NOT_INTERLEAVED}
+    return {}
+
+
+def _is_interleaved(run: RunEvidence) -> bool:
+    kept = run.run.metadata.get(EVALUATION)
+    return isinstance(kept, Mapping) and kept.get("interleaved") is True
+
+
+def _overlap(baseline: RunEvidence, candidate: RunEvidence) -> bool:
+    """Whether the runs were under way at the same time: both may have taken turns with another one."""
+    first, second = baseline.run, candidate.run
+    return first.start_ns <= (second.end_ns or second.start_ns) and second.start_ns <= (first.end_ns or first.start_ns)
+
+
+def _is_replayed(run: RunEvidence) -> bool:
+    return any(value.value is True for site in run.contract.sites.values() for value in site.get("replay").observed)
 
 
 def _same_run(baseline: RunEvidence, candidate: RunEvidence) -> Iterator[str]:
@@ -133,11 +195,40 @@ def _difference_reason(passed: GateResult) -> Iterator[str]:
         yield f"{counted(len(blocking), 'setting differs', 'settings differ')}: {', '.join(blocking)}."
 
 
-def _metric(metric: PairedMetric, passed: GateResult) -> MetricComparison:
-    is_blocked = metric.key.kind in ("time", "cost") and bool(passed.blocking_cost)
+def _tokenizers(passed: GateResult, paired: Pairing) -> Iterator[str]:
+    """Other models may cut the same text into more tokens or fewer."""
+    differ = any(item.dimension in ("model.served", "model.requested", "provider") for item in passed.differences)
+    if differ and any(metric.key.base.endswith("_tokens") for metric in paired.metrics):
+        yield (
+            "The models differ, and so may their tokenizers: counts of tokens and times per token are not of the same "
+            "unit."
+        )
+
+
+def _invalid(baseline: RunEvidence, candidate: RunEvidence, paired: Pairing, policy: Policy) -> Iterator[str]:
+    for side, metrics in (("baseline", "before"), ("candidate", "after")):
+        broken = [
+            metric.key.name
+            for metric in paired.metrics
+            if not all(math.isfinite(value) for each in getattr(metric, metrics).values() for value in each)
+        ]
+        if broken:
+            yield f"The {side} has values that are no numbers (NaN or infinity): {', '.join(broken)}."
+    if not policy.allow_missing:
+        yield from invalid_reasons("baseline", baseline, candidate)
+        yield from invalid_reasons("candidate", candidate, baseline)
+
+
+def _is_blocked(metric: PairedMetric, passed: GateResult) -> bool:
+    return metric.key.kind in ("time", "cost") and bool(passed.blocking_cost)
+
+
+def _plain(metric: PairedMetric, *, is_blocked: bool) -> MetricComparison:
+    """A metric with its means and nothing that was calculated from them."""
     return MetricComparison(
         name=metric.key.name,
         kind=metric.key.kind,
+        better=metric.key.better,
         n=metric.n,
         k_baseline=metric.k_baseline,
         k_candidate=metric.k_candidate,
@@ -148,48 +239,52 @@ def _metric(metric: PairedMetric, passed: GateResult) -> MetricComparison:
     )
 
 
-def _reasons(
-    passed: GateResult, baseline: RunEvidence, candidate: RunEvidence, paired: Pairing, is_refused: bool
-) -> Iterator[str]:
+def _undecided(
+    comparison: Comparison, paired: Pairing, passed: GateResult, baseline: RunEvidence, candidate: RunEvidence
+) -> Comparison:
+    """Nothing decides: differences are shown and not tested."""
+    metrics = tuple(_plain(metric, is_blocked=_is_blocked(metric, passed)) for metric in paired.metrics)
+    is_refused = bool(metrics) and all(metric.verdict == "not_comparable" for metric in metrics)
+    reasons = [*_blocked_reason(passed, paired)]
+    if not baseline.cases and not candidate.cases:
+        reasons.append(NO_CASES)
+    elif not paired.metrics:
+        reasons.append(NOTHING_MEASURED)
+    elif not is_refused:
+        reasons.append(NO_SCORES)
+    return replace(
+        comparison,
+        verdict="not_comparable" if is_refused else "inconclusive",
+        metrics=metrics,
+        reasons=tuple(reasons),
+    )
+
+
+def _blocked_reason(passed: GateResult, paired: Pairing) -> Iterator[str]:
     if passed.blocking_cost:
         names = ", ".join(dict.fromkeys(difference.dimension for difference in passed.blocking_cost))
-        rest = ", and nothing else was measured" if is_refused else ""
+        is_all = all(_is_blocked(metric, passed) for metric in paired.metrics)
+        rest = ", and nothing else was measured" if paired.metrics and is_all else ""
         yield f"Times and tokens are not comparable, since these differ: {names}{rest}."
-    if not baseline.cases and not candidate.cases:
-        yield NO_CASES
-    elif not paired.metrics:
-        yield NOTHING_MEASURED
-    if not is_refused:
-        yield NO_STATISTICS
 
 
-def comparison_json(comparison: Comparison) -> dict[str, Any]:
-    """The comparison as `compare --json` prints it."""
+def _metric_reasons(metrics: Sequence[MetricComparison], verdict: Verdict) -> Iterator[str]:
+    """One sentence for each metric that made the verdict what it is."""
+    for row in metrics:
+        if not row.primary or row.verdict == "not_comparable":
+            continue
+        if verdict == "pass" or row.verdict != "pass":
+            yield metric_sentence(row)
+
+
+def _traces(
+    paired: Pairing, baseline: RunEvidence, candidate: RunEvidence
+) -> Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]]:
+    found: tuple[dict[str, list[str]], dict[str, list[str]]] = {}, {}
+    for traces, run in zip(found, (baseline, candidate), strict=True):
+        for repetition in run.repetitions:
+            if repetition.trace_id is not None:
+                traces.setdefault(repetition.case, []).append(repetition.trace_id)
     return {
-        "verdict": comparison.verdict,
-        "reasons": list(comparison.reasons),
-        "unverified": bool(comparison.unverified),
-        "confounded": comparison.gate.confounded,
-        "changed": list(comparison.gate.changed),
-        "baseline": {"run_id": comparison.baseline.run_id, "run": comparison.baseline.name},
-        "candidate": {"run_id": comparison.candidate.run_id, "run": comparison.candidate.name},
-        "differences": [difference_json(difference) for difference in comparison.differences],
-        "unverified_settings": unverified_json(comparison.unverified),
-        "metrics": [
-            {name: getattr(metric, name) for name in MetricComparison.__dataclass_fields__}
-            for metric in comparison.metrics
-        ],
-        "cases": [_case_json(case) for case in comparison.cases],
-        "notes": list(comparison.notes),
+        case.case: (tuple(found[0].get(case.case, ())), tuple(found[1].get(case.case, ()))) for case in paired.cases
     }
-
-
-def _case_json(case: PairedCase) -> dict[str, Any]:
-    values: dict[str, dict[str, dict[str, float]]] = {"scores": {}, "metrics": {}}
-    for key, value in case.values.items():
-        values["scores" if key.is_score else "metrics"][key.name] = {
-            "baseline": value.baseline,
-            "candidate": value.candidate,
-            "delta": value.delta,
-        }
-    return {"case": case.case, "k_baseline": case.k_baseline, "k_candidate": case.k_candidate, **values}

@@ -6,36 +6,17 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
-from typing import Literal, NamedTuple, TypeAlias
+from typing import TypeAlias
 
 from agenttrace.comparison.evidence import AGENT_FAILURES, NOT_THE_AGENT, Outcome, Repetition, RunEvidence
-
-MetricKind: TypeAlias = Literal["score", "time", "cost", "other"]
-
-COST_ENDINGS = ("_tokens", "_usd")
+from agenttrace.comparison.metrics import MetricKey
 
 FLOOR = 0.0
 """What an attempt that failed scores, where all scores of that name lie between 0 and 1."""
 
-LEADING = ("latency_s", "model_s", "input_tokens", "output_tokens")
-"""Metrics that are told before all others."""
-
-
-class MetricKey(NamedTuple):
-    """A score and a measurement may have the same name."""
-
-    is_score: bool
-    name: str
-
-    @property
-    def kind(self) -> MetricKind:
-        """What it measures: what forbids comparing times and tokens leaves scores alone."""
-        if self.is_score:
-            return "score"
-        if self.name.endswith("_s"):
-            return "time"
-        return "cost" if self.name.endswith(COST_ENDINGS) else "other"
-
+AGENT_FAILED = MetricKey(False, "agent_failures")
+NOT_JUDGED = MetricKey(False, "not_judged")
+"""Of each attempt 0 or 1; that more attempts of one side came to nothing is a difference too."""
 
 Values: TypeAlias = Mapping[MetricKey, Mapping[str, Sequence[float]]]
 """Of one run: metric, case, one value a repetition."""
@@ -88,8 +69,17 @@ class PairedMetric:
     baseline: float
     """Mean of the cases' means."""
     candidate: float
-    delta: float
-    """Candidate − baseline: the mean of the cases' differences."""
+    cases: tuple[str, ...]
+    before: Mapping[str, Sequence[float]]
+    """The baseline's values by case, one a repetition."""
+    after: Mapping[str, Sequence[float]]
+    is_bounded: bool
+    """All of its values, of both runs, lie between 0 and 1."""
+
+    @property
+    def delta(self) -> float:
+        """Candidate − baseline: the mean of the cases' differences."""
+        return self.candidate - self.baseline
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,18 +88,22 @@ class Pairing:
     """Those that differ most come first."""
     metrics: tuple[PairedMetric, ...]
     """Scores first."""
+    clusters: Mapping[str, str]
+    """Of the cases that have one."""
     notes: tuple[str, ...]
     """What was left out or counted as a failure."""
 
 
 def pair(baseline: RunEvidence, candidate: RunEvidence) -> Pairing:
     """Pair the results of two runs by case."""
-    bounded = _scores_within_one((*baseline.repetitions, *candidate.repetitions))
+    bounded = scores_within_one((*baseline.repetitions, *candidate.repetitions))
     before, after = _values(baseline.repetitions, bounded), _values(candidate.repetitions, bounded)
     means = _means(before), _means(after)
     counts = _counted(baseline.repetitions), _counted(candidate.repetitions)
-    keys = sorted((key for key in before if key in after), key=_rank)
-    metrics = [metric for key in keys if (metric := _metric(key, (before, after), means)) is not None]
+    keys = sorted((key for key in before if key in after), key=lambda key: key.rank)
+    metrics = [
+        metric for key in keys if (metric := _metric(key, (before, after), means, bounded.get(key.name))) is not None
+    ]
     cases = [
         PairedCase(
             case=case,
@@ -117,7 +111,7 @@ def pair(baseline: RunEvidence, candidate: RunEvidence) -> Pairing:
             k_candidate=counts[1][case],
             values={
                 key: PairedValue(baseline=means[0][key][case], candidate=means[1][key][case])
-                for key in keys
+                for key in (metric.key for metric in metrics)
                 if case in means[0][key] and case in means[1][key]
             },
         )
@@ -128,15 +122,16 @@ def pair(baseline: RunEvidence, candidate: RunEvidence) -> Pairing:
     return Pairing(
         cases=tuple(sorted(cases, key=lambda case: case.difference, reverse=True)),
         metrics=tuple(metrics),
+        clusters={
+            repetition.case: repetition.cluster
+            for repetition in (*candidate.repetitions, *baseline.repetitions)
+            if repetition.cluster is not None
+        },
         notes=(*notes, *_unpaired_notes(before, after)),
     )
 
 
-def _rank(key: MetricKey) -> tuple[bool, int, str]:
-    return not key.is_score, LEADING.index(key.name) if key.name in LEADING else len(LEADING), key.name
-
-
-def _scores_within_one(repetitions: Iterable[Repetition]) -> Mapping[str, bool]:
+def scores_within_one(repetitions: Iterable[Repetition]) -> Mapping[str, bool]:
     """Every score's name, and whether all of its values lie between 0 and 1."""
     bounded: dict[str, bool] = {}
     for repetition in repetitions:
@@ -147,23 +142,29 @@ def _scores_within_one(repetitions: Iterable[Repetition]) -> Mapping[str, bool]:
 
 def _values(repetitions: Iterable[Repetition], bounded: Mapping[str, bool]) -> Values:
     values: dict[MetricKey, dict[str, list[float]]] = {}
+    keys: dict[tuple[bool, str], MetricKey] = {}
     for repetition in repetitions:
-        for key, value in _counting_values(repetition, bounded):
+        for name, value in counting_values(repetition, bounded):
+            key = keys.get(name) or keys.setdefault(name, MetricKey(*name))
             values.setdefault(key, {}).setdefault(repetition.case, []).append(value)
     return values
 
 
-def _counting_values(repetition: Repetition, bounded: Mapping[str, bool]) -> Iterator[tuple[MetricKey, float]]:
+def counting_values(repetition: Repetition, bounded: Mapping[str, bool]) -> Iterator[tuple[tuple[bool, str], float]]:
     """What one attempt contributes. One that the agent failed scores the floor, and its times tell nothing."""
-    if repetition.outcome in AGENT_FAILURES:
+    is_failed = repetition.outcome in AGENT_FAILURES
+    yield NOT_JUDGED, float(repetition.outcome in NOT_THE_AGENT)
+    if is_failed:
+        yield AGENT_FAILED, 1.0
         for name, is_bounded in bounded.items():
             if name in repetition.scores or is_bounded:
-                yield MetricKey(True, name), repetition.scores.get(name, FLOOR)
+                yield (True, name), repetition.scores.get(name, FLOOR)
     elif repetition.outcome == "scored":
+        yield AGENT_FAILED, 0.0
         for name, value in repetition.scores.items():
-            yield MetricKey(True, name), value
+            yield (True, name), value
         for name, value in repetition.metrics.items():
-            yield MetricKey(False, name), value
+            yield (False, name), value
 
 
 def _counted(repetitions: Iterable[Repetition]) -> Counter[str]:
@@ -182,12 +183,17 @@ def _means(values: Values) -> Means:
     }
 
 
-def _metric(key: MetricKey, values: tuple[Values, Values], means: tuple[Means, Means]) -> PairedMetric | None:
+def _metric(
+    key: MetricKey, values: tuple[Values, Values], means: tuple[Means, Means], is_bounded: bool | None
+) -> PairedMetric | None:
     before, after = values[0][key], values[1][key]
-    common = [case for case in before if case in after]
+    common = tuple(case for case in before if case in after)
     if not common:
         return None
     baseline, candidate = (fmean([side[key][case] for case in common]) for side in means)
+    is_outcome = key in (AGENT_FAILED, NOT_JUDGED)
+    if is_outcome and not baseline and not candidate:
+        return None
     return PairedMetric(
         key=key,
         n=len(common),
@@ -195,7 +201,10 @@ def _metric(key: MetricKey, values: tuple[Values, Values], means: tuple[Means, M
         k_candidate=min(len(after[case]) for case in common),
         baseline=baseline,
         candidate=candidate,
-        delta=candidate - baseline,
+        cases=common,
+        before=before,
+        after=after,
+        is_bounded=is_outcome or (key.is_score and bool(is_bounded)),
     )
 
 
@@ -219,6 +228,6 @@ def _counts(outcomes: Mapping[Outcome, int]) -> str:
 
 def _unpaired_notes(before: Values, after: Values) -> Iterator[str]:
     for side, ours, theirs in (("baseline", before, after), ("candidate", after, before)):
-        names = [key.name for key in sorted(ours, key=_rank) if key.is_score and key not in theirs]
+        names = [key.name for key in sorted(ours, key=lambda key: key.rank) if key.is_score and key not in theirs]
         if names:
             yield f"Only the {side} has: {', '.join(names)}."

@@ -7,6 +7,7 @@ where the outcome is `scored`. All lines are checked before any is stored.
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -161,6 +162,8 @@ def _number(fields: Fields, name: str, where: str) -> float:
     if not isinstance(value, (bool, int, float)):
         shown = "null" if value is None else repr(value)[:60]
         raise InvalidRecord(f"'{where}.{name}' is {shown}, expected a number, true or false")
+    if not math.isfinite(value):
+        raise InvalidRecord(f"'{where}.{name}' is larger than any number that can be calculated with")
     return float(value)
 
 

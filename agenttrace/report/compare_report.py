@@ -9,17 +9,18 @@ from collections.abc import Iterator, Sequence
 from rich.cells import cell_len
 from rich.console import Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
-from agenttrace.comparison.compare import Comparison, MetricComparison, Verdict
 from agenttrace.comparison.differences import SettingDifference, counted
 from agenttrace.comparison.dimensions import dimension_of
+from agenttrace.comparison.outcome import Comparison
 from agenttrace.comparison.pairing import PairedCase, PairedValue
+from agenttrace.comparison.verdicts import Verdict
 from agenttrace.report.console import command_line
 from agenttrace.report.drawing import GAP, Column, table
 from agenttrace.report.escaping import visible
-from agenttrace.report.numbers import MINUS, NOTHING, count, duration, quantity
+from agenttrace.report.metric_table import VERDICT_STYLES, amount, metric_table
+from agenttrace.report.numbers import NOTHING, quantity
 from agenttrace.report.setting_text import short_lines
 from agenttrace.report.settings_report import (
     INDENT,
@@ -46,14 +47,6 @@ SHOWN_SCORES = 2
 """Scores that the table of cases has columns for, before the time."""
 
 REASON_LIMIT = 600
-
-VERDICT_STYLES: dict[Verdict, str] = {
-    "pass": "bold green",
-    "regressed": "bold red",
-    "inconclusive": "bold yellow",
-    "not_comparable": "bold red",
-    "invalid": "bold red",
-}
 
 SLUGS: dict[Verdict, str] = {"not_comparable": "settings-differ", "invalid": "invalid-run"}
 """Sections of docs/messages.md; every other verdict is explained by its reasons."""
@@ -162,64 +155,46 @@ def _allowed(comparison: Comparison, width: int, store: str | None) -> Iterator[
     yield from draw_unverified(comparison.unverified)
     if comparison.metrics:
         yield Text("")
-        yield _metric_table(comparison.metrics)
+        yield metric_table(comparison.metrics, alpha=comparison.policy.alpha, width=width, indent=INDENT)
     yield from _case_table(comparison)
     yield from draw_notes(comparison.notes)
     yield Text("")
-    yield Text("Verdict: ").append(comparison.verdict.replace("_", " "), style=VERDICT_STYLES[comparison.verdict])
+    yield Text("Verdict: ").append(verdict_line(comparison), style=VERDICT_STYLES[comparison.verdict])
     for reason in comparison.reasons:
         yield indented(visible(reason, limit=REASON_LIMIT))
     yield from _advice(comparison, comparison.gate.blocking_cost, store)
 
 
-def _metric_table(metrics: Sequence[MetricComparison]) -> Table:
-    titles = ("metric", "cases", "repetitions", "baseline", "candidate", "difference")
-    rows: list[list[Text | str]] = [
-        [
-            visible(metric.name, limit=NAME_LIMIT),
-            count(metric.n),
-            f"{count(metric.k_baseline)} / {count(metric.k_candidate)}",
-            amount(metric.kind, metric.baseline),
-            amount(metric.kind, metric.candidate),
-            Text("not comparable", style="red") if metric.delta is None else signed(metric.kind, metric.delta),
-        ]
-        for metric in metrics
-    ]
-    # Numbers keep their width; where the line is too long, it is a name that is cut.
-    widths = [max(cell_len(title), *(cell_len(str(row[n])) for row in rows)) for n, title in enumerate(titles)]
-    numbers = [Column(title=title, width=widths[n], is_number=True) for n, title in enumerate(titles) if n]
-    return table([Column(title=titles[0]), *numbers], rows, indent=INDENT)
-
-
-def amount(kind: str, value: float) -> str:
-    """A value of a metric: seconds with their unit, all else as a plain number of three digits or so."""
-    if kind == "time":
-        return duration(round(value * 1e9))
-    digits = 0 if abs(value) >= 1000 else 1 if abs(value) >= 100 else 3
-    text = f"{abs(value):,.{digits}f}"
-    text = text.rstrip("0").rstrip(".") if "." in text else text
-    return f"{MINUS}{text}" if value < 0 and text != "0" else text
-
-
-def signed(kind: str, value: float) -> str:
-    """A difference, with its sign."""
-    text = amount(kind, value)
-    return text if value <= 0 or text == amount(kind, 0.0) else f"+{text}"
+def verdict_line(comparison: Comparison) -> str:
+    """The verdict with what qualifies it."""
+    words = [comparison.verdict.replace("_", " ")]
+    words += ["unverified"] if comparison.unverified else []
+    words += ["confounded"] if comparison.gate.confounded else []
+    words += (
+        ["only a warning by on_inconclusive"]
+        if comparison.verdict == "inconclusive" and not comparison.exit_code
+        else []
+    )
+    return ", ".join(words)
 
 
 def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
-    scores = [metric.name for metric in comparison.metrics if metric.kind == "score"][:SHOWN_SCORES]
+    scores = [metric.name for metric in comparison.metrics if metric.kind == "score" and " pass" not in metric.name]
+    scores = scores[:SHOWN_SCORES]
     has_times = any(metric.name == "latency_s" and metric.delta is not None for metric in comparison.metrics)
     shown = [case for case in comparison.cases[:SHOWN_CASES] if any(case.difference)]
     if not shown or not (scores or has_times):
         return
+    has_flags = any(case.case in comparison.flags for case in shown)
     columns = [Column(title="case"), *(Column(title=visible(name, limit=24), is_number=True) for name in scores)]
     columns += [Column(title="latency_s", is_number=True)] if has_times else []
+    columns += [Column(title="")] if has_flags else []
     rows: list[list[Text | str]] = [
         [
             visible(case.case, limit=40),
             *(_cell("score", _value(case, name, is_score=True)) for name in scores),
             *([_cell("time", _value(case, "latency_s", is_score=False))] if has_times else []),
+            *([_flags(comparison, case)] if has_flags else []),
         ]
         for case in shown
     ]
@@ -234,3 +209,11 @@ def _value(case: PairedCase, name: str, *, is_score: bool) -> PairedValue | None
 
 def _cell(kind: str, value: PairedValue | None) -> str:
     return NOTHING if value is None else f"{amount(kind, value.baseline)} → {amount(kind, value.candidate)}"
+
+
+def _flags(comparison: Comparison, case: PairedCase) -> str:
+    """Which scores of the case changed, as far as its repetitions allow to say."""
+    found = [flag for flag in comparison.flags.get(case.case, ()) if flag.flag is not None]
+    return ", ".join(
+        f"{flag.flag}" if len(found) == 1 else f"{visible(flag.metric, limit=24)} {flag.flag}" for flag in found
+    )

@@ -6,8 +6,11 @@ from dataclasses import replace
 
 import orjson
 
-from agenttrace.comparison.compare import EXIT_CODES, NO_CASES, NO_STATISTICS, Comparison, compare, comparison_json
+from agenttrace.comparison.as_json import comparison_json
+from agenttrace.comparison.compare import NO_CASES, compare
 from agenttrace.comparison.evidence import Repetition
+from agenttrace.comparison.outcome import Comparison
+from agenttrace.comparison.verdicts import EXIT_CODES
 from agenttrace.settings.contract import Contract
 from tests.comparison.builders import UNTOLD, a_contract, changed_to, evidence
 
@@ -36,12 +39,13 @@ def test_a_refused_comparison_has_no_numbers() -> None:
     assert result.reasons == ("1 setting differs: sampling.temperature.",)
 
 
-def test_an_allowed_comparison_is_inconclusive() -> None:
-    """Without statistics nothing passes and nothing regressed, and the reason is said."""
+def test_an_allowed_comparison_is_judged() -> None:
+    """What was declared does not stand against it; two cases decide nothing, and the reason is said."""
     result = compared(changed_to(sampling__temperature=0.7), "sampling.temperature")
-    assert (result.verdict, result.reasons) == ("inconclusive", (NO_STATISTICS,))
+    assert result.verdict == "inconclusive"
+    assert "2 paired cases" in result.reasons[0]
     assert {metric.verdict for metric in result.metrics} == {"inconclusive"}
-    assert {(metric.low, metric.high, metric.margin) for metric in result.metrics} == {(None, None, None)}
+    assert [(metric.name, metric.margin) for metric in result.metrics if metric.primary] == [("correct", 0.05)]
 
 
 def test_times_are_not_comparable_where_delivery_differs() -> None:
@@ -68,7 +72,7 @@ def test_nothing_but_times_and_they_are_not_comparable() -> None:
 def test_runs_without_cases_say_what_to_do() -> None:
     """Their settings are compared, and the reason says how to name cases."""
     result = compared(a_contract(), measured=())
-    assert (result.verdict, result.reasons) == ("inconclusive", (NO_CASES, NO_STATISTICS))
+    assert (result.verdict, result.reasons) == ("inconclusive", (NO_CASES,))
 
 
 def test_a_run_compared_with_itself_says_so() -> None:

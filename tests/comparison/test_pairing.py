@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agenttrace.comparison.evidence import Outcome, Repetition
-from agenttrace.comparison.pairing import MetricKey, Pairing, pair
+from agenttrace.comparison.metrics import MetricKey
+from agenttrace.comparison.pairing import PairedMetric, Pairing, pair
 from tests.comparison.builders import evidence, repetitions
 
 CORRECT = MetricKey(True, "correct")
@@ -18,10 +19,14 @@ def paired(before: tuple[Repetition, ...], after: tuple[Repetition, ...]) -> Pai
     return pair(evidence(repetitions=before), evidence(repetitions=after))
 
 
+def of_scores(result: Pairing) -> list[PairedMetric]:
+    return [metric for metric in result.metrics if metric.key.is_score]
+
+
 def test_repetitions_are_averaged_first() -> None:
     """A case with many repetitions weighs as much as a case with one."""
     result = paired(repetitions({"q1": [0, 0, 0, 1], "q2": [1]}), repetitions({"q1": [1], "q2": [1, 1]}))
-    [metric] = result.metrics
+    [metric] = of_scores(result)
     assert (metric.key, metric.n, metric.k_baseline, metric.k_candidate) == (CORRECT, 2, 1, 1)
     assert (metric.baseline, metric.candidate, metric.delta) == (0.625, 1.0, 0.375)
 
@@ -104,7 +109,7 @@ def test_what_the_agent_failed_scores_nothing(outcome: Outcome) -> None:
 def test_a_failure_keeps_the_score_it_was_given() -> None:
     """The floor is only for what was not judged."""
     judged = Repetition(case="q1", number=1, outcome="limit", scores={"correct": 0.25})
-    [metric] = paired((judged,), (judged,)).metrics
+    [metric] = of_scores(paired((judged,), (judged,)))
     assert metric.baseline == 0.25
 
 
@@ -113,7 +118,7 @@ def test_the_floor_is_not_guessed() -> None:
     good = Repetition(case="q1", number=1, scores={"stars": 4.0})
     failed = Repetition(case="q1", number=2, outcome="agent_error")
     result = paired((good,), (good, failed))
-    [metric] = result.metrics
+    [metric] = of_scores(result)
     assert (metric.candidate, metric.k_candidate) == (4.0, 1)
     assert "They score" not in result.notes[0]
 

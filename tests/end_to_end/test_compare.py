@@ -75,11 +75,11 @@ def test_an_unfair_comparison_is_refused() -> None:
 
 @pytest.mark.usefixtures("runs")
 def test_a_declared_comparison_is_allowed() -> None:
-    """Exit code 10, since there are no statistics yet; the numbers are paired by case."""
+    """Exit code 1: it is worse in every case but one; the numbers are paired by case."""
     result = agenttrace("compare", "main", "branch", "--changed", "sampling.temperature")
-    assert result.returncode == 10, result.stderr
+    assert result.returncode == 1, result.stderr
     assert "Treatment, declared to differ:" in result.stdout
-    assert "Verdict: inconclusive" in result.stdout
+    assert "Verdict: regressed" in result.stdout
 
 
 @pytest.mark.usefixtures("runs")
@@ -87,7 +87,7 @@ def test_json_has_the_same_verdict() -> None:
     """The exit code is that of the drawing, and the shape is the design's."""
     refused = agenttrace("compare", "main", "branch", "--json")
     allowed = agenttrace("compare", "main", "branch", "--json", "--changed", "sampling")
-    assert (refused.returncode, allowed.returncode) == (11, 10)
+    assert (refused.returncode, allowed.returncode) == (11, 1)
     told = json.loads(refused.stdout)
     assert (told["verdict"], told["metrics"], told["cases"]) == ("not_comparable", [], [])
     assert told["differences"][0]["flag"] == "--changed sampling.temperature"
@@ -95,8 +95,9 @@ def test_json_has_the_same_verdict() -> None:
     [score] = [metric for metric in told["metrics"] if metric["name"] == "correct"]
     assert (score["n"], score["k_baseline"], score["k_candidate"]) == (5, 1, 1)
     assert (score["baseline"], score["candidate"], score["delta"]) == (1.0, 0.2, -0.8)
-    assert (score["low"], score["high"], score["margin"], score["verdict"]) == (None, None, None, "inconclusive")
-    assert told["verdict"] == "inconclusive"
+    assert score["low"] < score["delta"] < score["high"] < 0
+    assert (score["margin"], score["verdict"], score["primary"]) == (0.05, "regressed", True)
+    assert told["verdict"] == "regressed"
     assert told["unverified"] is True
     assert told["changed"] == ["sampling"]
 

@@ -8,10 +8,12 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
-from agenttrace.comparison.compare import Comparison, compare
+from agenttrace.comparison.compare import compare
 from agenttrace.comparison.differences import contract_difference
 from agenttrace.comparison.evidence import Repetition
-from agenttrace.report.compare_report import amount, draw_comparison, signed
+from agenttrace.comparison.outcome import Comparison
+from agenttrace.report.compare_report import draw_comparison
+from agenttrace.report.metric_table import amount, signed
 from agenttrace.report.setting_text import schema_changes, spell
 from agenttrace.report.settings_report import draw_contract, draw_difference
 from agenttrace.settings.contract import Contract
@@ -146,19 +148,20 @@ def test_an_allowed_comparison_on_one_screen() -> None:
         "Treatment, declared to differ:\n"
         "  sampling.temperature  at planner  baseline 0.0   candidate 0.7\n"
         "\n"
-        "  metric        cases  repetitions  baseline  candidate  difference\n"
-        "  correct           4        1 / 1      0.75        0.5       −0.25\n"
-        "  latency_s         4        1 / 1    1.75 s      1.5 s     −250 ms\n"
-        "  input_tokens      4        1 / 1     1,234      1,234           0\n"
+        "  metric                       means  change     90 % interval\n"
+        "  correct                 0.75 → 0.5   −0.25  −0.732 to +0.399  inconclusive\n"
+        "  latency_s           1.75 s → 1.5 s   −16 %    −44 % to +26 %\n"
+        "  input_tokens         1,234 → 1,234     0 %        0 % to 0 %\n"
+        "  input_tokens total   4,936 → 4,936     0 %        0 % to 0 %\n"
         "\n"
         "Cases that differ most:\n"
         "  case  correct      latency_s\n"
-        "  q1      1 → 0  2.0 s → 1.0 s\n"
+        "  q1      1 → 0  2.0 s → 1.0 s  flipped\n"
         "\n"
         "Verdict: inconclusive\n"
-        "  There are no statistics yet: differences are shown and not tested, so nothing\n"
-        "  can be called passed or regressed.\n"
-    ).replace("−250 ms", signed("time", -0.25))
+        "  correct decides nothing. 4 paired cases, and at least 5 are asked for. About\n"
+        "  25 cases would decide it: 42 more attempts, 68 s one after another.\n"
+    )
 
 
 def test_confounded_and_unverified_are_labels_of_the_numbers() -> None:
