@@ -12,8 +12,11 @@ from agenttrace.comparison.intervals import ALMOST, Floats
 
 SEED: Final = 20_261_201
 
-RESAMPLES: Final = 2**15
-"""All sign changes of 15 cases: with more of them a sample of so many."""
+EXACT: Final = 15
+"""Cases up to which all sign changes are gone through."""
+
+RESAMPLES: Final = 9_999
+"""Of signs, where there are more cases."""
 
 MAX_PERMUTED: Final = 200
 """Cases up to which signs are flipped; with more of them Student's test gives the same."""
@@ -67,7 +70,7 @@ def _sign_flip(differences: Floats) -> float:
         lambda values, axis: np.mean(values, axis=axis),
         permutation_type="samples",
         vectorized=True,
-        n_resamples=RESAMPLES,
+        n_resamples=2**EXACT if len(differences) <= EXACT else RESAMPLES,
         rng=np.random.default_rng(SEED),
     )
     return float(tested.pvalue)
