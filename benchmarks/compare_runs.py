@@ -54,8 +54,8 @@ def main() -> int:
         build = [sys.executable, __file__, "--calls", str(asked.calls), "--build", str(store)]
         subprocess.run(build, check=True)
         command = [sys.executable, "-m", "agenttrace", "compare", "baseline", "candidate", "--store", str(store)]
-        refused = _measure(command, expected_exit=11)
-        allowed = _measure([*command, "--changed", "sampling.temperature", "--json"], expected_exit=10)
+        refused = measure(command, expected_exit=11)
+        allowed = measure([*command, "--changed", "sampling.temperature", "--json"], expected_exit=10)
     seconds, megabytes = max(refused[0], allowed[0]), max(refused[1], allowed[1])
     is_met = seconds < TARGET_S and megabytes < TARGET_MB
     result = {
@@ -82,7 +82,7 @@ def _build(store: Path, calls: int) -> None:
         import_records(store, [_run(number, name)], list(_spans(number, calls, temperature)))
 
 
-def _measure(command: list[str], *, expected_exit: int) -> tuple[float, float]:
+def measure(command: list[str], *, expected_exit: int) -> tuple[float, float]:
     """Median seconds and peak megabytes of the command."""
     seconds, megabytes = [], []
     for _ in range(ROUNDS):

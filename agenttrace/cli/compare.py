@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import click
@@ -57,6 +58,7 @@ def compare(
     from agenttrace.store.reading import open_store
 
     policy = policy_of(options)
+    gc.disable()  # of a hundred thousand attempts none can go before the end, and looking for those that can takes a second
     with open_store(store) as opened:
         severity = read_configuration().severity
         comparison = compare_runs(

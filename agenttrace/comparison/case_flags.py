@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
+from math import comb
 from typing import Literal, TypeAlias
 
 from agenttrace.comparison.pairing import PairedMetric
@@ -61,12 +62,12 @@ def _flag(passed: int, of: int, passed_after: int, of_after: int, adjusted: floa
 @cache
 def _one_sided(passed: int, of: int, passed_after: int, of_after: int) -> float:
     """Fisher's exact test, towards what was seen: chance of so few passes of the worse side, given all passes."""
-    from scipy.stats import hypergeom
-
     if passed * of_after == passed_after * of:
         return 1.0
     worse, tries = (passed_after, of_after) if passed_after * of < passed * of_after else (passed, of)
-    return float(hypergeom.cdf(worse, of + of_after, passed + passed_after, tries))
+    others, passes = of + of_after - tries, passed + passed_after
+    ways = sum(comb(tries, few) * comb(others, passes - few) for few in range(max(0, passes - others), worse + 1))
+    return ways / comb(of + of_after, passes)
 
 
 @cache
@@ -75,6 +76,11 @@ def _smallest(of: int, of_after: int) -> float:
 
 
 def _adjusted(p_values: Sequence[float]) -> list[float]:
-    from scipy.stats import false_discovery_control
-
-    return [float(p) for p in false_discovery_control(p_values)] if p_values else []
+    """Benjamini and Hochberg 1995, as `scipy.stats.false_discovery_control`, whose import takes longer than all of this."""
+    count = len(p_values)
+    adjusted = [0.0] * count
+    least = 1.0
+    for rank, place in sorted(enumerate(sorted(range(count), key=p_values.__getitem__), 1), reverse=True):
+        least = min(least, p_values[place] * count / rank)
+        adjusted[place] = least
+    return adjusted

@@ -142,15 +142,15 @@ def primary_keys(policy: Policy, baseline: RunEvidence, candidate: RunEvidence) 
     Raises:
         UnknownMetric: none of the runs has a metric that is named.
     """
-    scores: dict[str, None] = {}
-    measured: dict[str, None] = {}
-    of_baseline: dict[str, None] = {}
+    scores: dict[str, float] = {}
+    measured: dict[str, float] = {}
+    for repetition in baseline.repetitions:
+        scores.update(repetition.scores)
+    of_baseline = tuple(scores)
     for run in (baseline, candidate):
         for repetition in run.repetitions:
-            scores.update(dict.fromkeys(repetition.scores))
-            measured.update(dict.fromkeys(repetition.metrics))
-            if run is baseline:
-                of_baseline.update(dict.fromkeys(repetition.scores))
+            scores.update(repetition.scores)
+            measured.update(repetition.metrics)
     if not policy.primary:
         return tuple(MetricKey(True, name) for name in of_baseline)
     known = (*scores, *measured)
@@ -210,7 +210,7 @@ def _invalid(baseline: RunEvidence, candidate: RunEvidence, paired: Pairing, pol
         broken = [
             metric.key.name
             for metric in paired.metrics
-            if not all(math.isfinite(value) for each in getattr(metric, metrics).values() for value in each)
+            if not math.isfinite(sum(map(sum, getattr(metric, metrics).values())))
         ]
         if broken:
             yield f"The {side} has values that are no numbers (NaN or infinity): {', '.join(broken)}."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Literal, TypeAlias
 
 from agenttrace.comparison.recorded_suite import RecordedSuite
@@ -35,7 +36,7 @@ class Repetition:
     trace_id: str | None = None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # without slots, so that `cases` is gathered once
 class RunEvidence:
     """One side of a comparison."""
 
@@ -52,7 +53,7 @@ class RunEvidence:
     suite: RecordedSuite | None = None
     """The suite that made the run; None where no suite did. Then every trace that names a case is a repetition."""
 
-    @property
+    @cached_property
     def cases(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(repetition.case for repetition in self.repetitions))
 

@@ -59,11 +59,9 @@ def judge(
     """
     judged: list[MetricComparison] = []
     for metric in paired.metrics:
-        rows = [metric, *pass_metrics(metric)]
-        judged += [
-            judge_metric(row, paired.clusters, policy, is_primary=row.key in primary, forbidden=forbidden)
-            for row in rows
-        ]
+        is_primary = metric.key in primary
+        judged.append(judge_metric(metric, paired.clusters, policy, is_primary=is_primary, forbidden=forbidden))
+        judged += [judge_metric(row, paired.clusters, policy, is_quick=True) for row in pass_metrics(metric)]
         judged += _ratio_rows(metric, policy, primary)
     by_key = {metric.key: metric for metric in paired.metrics}
     judged = _corrected(judged, policy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
@@ -141,30 +141,27 @@ def scores_within_one(repetitions: Iterable[Repetition]) -> Mapping[str, bool]:
 
 
 def _values(repetitions: Iterable[Repetition], bounded: Mapping[str, bool]) -> Values:
-    values: dict[MetricKey, dict[str, list[float]]] = {}
-    keys: dict[tuple[bool, str], MetricKey] = {}
+    """What the attempts contribute. One that the agent failed scores the floor, and its times tell nothing."""
+    values: dict[MetricKey, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    scores = {name: MetricKey(True, name) for name in bounded}
+    metrics: dict[str, MetricKey] = {}
     for repetition in repetitions:
-        for name, value in counting_values(repetition, bounded):
-            key = keys.get(name) or keys.setdefault(name, MetricKey(*name))
-            values.setdefault(key, {}).setdefault(repetition.case, []).append(value)
+        case, outcome = repetition.case, repetition.outcome
+        is_failed = outcome in AGENT_FAILURES
+        values[NOT_JUDGED][case].append(float(outcome in NOT_THE_AGENT))
+        if outcome == "scored":
+            for name, value in repetition.scores.items():
+                values[scores[name]][case].append(value)
+            for name, value in repetition.metrics.items():
+                key = metrics.get(name) or metrics.setdefault(name, MetricKey(False, name))
+                values[key][case].append(value)
+        elif is_failed:
+            for name, is_bounded in bounded.items():
+                if name in repetition.scores or is_bounded:
+                    values[scores[name]][case].append(repetition.scores.get(name, FLOOR))
+        if is_failed or outcome == "scored":
+            values[AGENT_FAILED][case].append(float(is_failed))
     return values
-
-
-def counting_values(repetition: Repetition, bounded: Mapping[str, bool]) -> Iterator[tuple[tuple[bool, str], float]]:
-    """What one attempt contributes. One that the agent failed scores the floor, and its times tell nothing."""
-    is_failed = repetition.outcome in AGENT_FAILURES
-    yield NOT_JUDGED, float(repetition.outcome in NOT_THE_AGENT)
-    if is_failed:
-        yield AGENT_FAILED, 1.0
-        for name, is_bounded in bounded.items():
-            if name in repetition.scores or is_bounded:
-                yield (True, name), repetition.scores.get(name, FLOOR)
-    elif repetition.outcome == "scored":
-        yield AGENT_FAILED, 0.0
-        for name, value in repetition.scores.items():
-            yield (True, name), value
-        for name, value in repetition.metrics.items():
-            yield (False, name), value
 
 
 def _counted(repetitions: Iterable[Repetition]) -> Counter[str]:
@@ -178,7 +175,7 @@ def _counted(repetitions: Iterable[Repetition]) -> Counter[str]:
 def _means(values: Values) -> Means:
     # Most cases were tried once, and there are tens of thousands of values.
     return {
-        key: {case: fmean(each) if len(each) > 1 else each[0] for case, each in cases.items()}
+        key: {case: sum(each) / len(each) if len(each) > 1 else each[0] for case, each in cases.items()}
         for key, cases in values.items()
     }
 
