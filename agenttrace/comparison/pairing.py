@@ -143,24 +143,27 @@ def scores_within_one(repetitions: Iterable[Repetition]) -> Mapping[str, bool]:
 def _values(repetitions: Iterable[Repetition], bounded: Mapping[str, bool]) -> Values:
     """What the attempts contribute. One that the agent failed scores the floor, and its times tell nothing."""
     values: dict[MetricKey, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
-    scores = {name: MetricKey(True, name) for name in bounded}
-    metrics: dict[str, MetricKey] = {}
+    scores: dict[str, defaultdict[str, list[float]]] = {}
+    metrics: dict[str, defaultdict[str, list[float]]] = {}
+    lost, failed = values[NOT_JUDGED], values[AGENT_FAILED]
     for repetition in repetitions:
         case, outcome = repetition.case, repetition.outcome
-        is_failed = outcome in AGENT_FAILURES
-        values[NOT_JUDGED][case].append(float(outcome in NOT_THE_AGENT))
         if outcome == "scored":
             for name, value in repetition.scores.items():
-                values[scores[name]][case].append(value)
+                if name not in scores:
+                    scores[name] = values[MetricKey(True, name)]
+                scores[name][case].append(value)
             for name, value in repetition.metrics.items():
-                key = metrics.get(name) or metrics.setdefault(name, MetricKey(False, name))
-                values[key][case].append(value)
-        elif is_failed:
+                if name not in metrics:
+                    metrics[name] = values[MetricKey(False, name)]
+                metrics[name][case].append(value)
+        elif outcome in AGENT_FAILURES:
             for name, is_bounded in bounded.items():
                 if name in repetition.scores or is_bounded:
-                    values[scores[name]][case].append(repetition.scores.get(name, FLOOR))
-        if is_failed or outcome == "scored":
-            values[AGENT_FAILED][case].append(float(is_failed))
+                    values[MetricKey(True, name)][case].append(repetition.scores.get(name, FLOOR))
+        lost[case].append(float(outcome in NOT_THE_AGENT))
+        if outcome not in NOT_THE_AGENT:
+            failed[case].append(float(outcome != "scored"))
     return values
 
 
