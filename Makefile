@@ -7,7 +7,7 @@ PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install phoenix engines oldest peers demo test quality docs format clean
+.PHONY: help install phoenix engines oldest peers demo test pictures quality docs format clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -75,6 +75,9 @@ quality: install ## format, lint, types, imports
 	@$(BIN)/ruff check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
+
+pictures: phoenix ## take the pictures in the docs anew (needs Chromium)
+	@AGENTTRACE_PICTURES=1 $(BIN)/python -m pytest -q tests/end_to_end/test_phoenix_pages.py
 
 docs: install ## write the pages that are made from code
 	@$(BIN)/python -m tests.store.schema_page

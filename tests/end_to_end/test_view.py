@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -18,10 +17,8 @@ from agenttrace.export.phoenix import PYTHON, free_port, serve_phoenix
 from agenttrace.records import PhaseTiming
 from agenttrace.store.importing import import_records
 from tests.builders import SECOND, a_model_call, a_run, a_span
-from tests.conftest import require
 from tests.end_to_end.test_export import export
-
-OWN_ENVIRONMENT = Path(__file__).parents[2] / ".venv-phoenix" / "bin" / "python"
+from tests.phoenix import phoenix_python
 
 PHASES = (
     PhaseTiming(name="queue", ns=SECOND // 4, source="server-reported", definition="waiting"),
@@ -32,9 +29,7 @@ PHASES = (
 @pytest.fixture
 def phoenix(monkeypatch: pytest.MonkeyPatch) -> None:
     """The real Phoenix, from the environment that 'make phoenix' makes."""
-    python = os.environ.get(PYTHON) or str(OWN_ENVIRONMENT)
-    require(Path(python).exists(), "Phoenix ('make phoenix' installs it)")
-    monkeypatch.setenv(PYTHON, python)
+    monkeypatch.setenv(PYTHON, phoenix_python())
 
 
 @pytest.fixture
