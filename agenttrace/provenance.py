@@ -6,10 +6,10 @@ import os
 import platform
 import subprocess
 from functools import cache
-from hashlib import blake2b
 from importlib.metadata import distributions
 from pathlib import Path
 
+from agenttrace.digest import digest
 from agenttrace.steps import JSON
 
 GIT_TIMEOUT_S = 10
@@ -42,7 +42,7 @@ def _commit(folder: Path) -> dict[str, JSON] | None:
     if commit is None:
         return None
     dirty = bool((_git(folder, "status", "--porcelain", "--untracked-files=no") or b"").strip())
-    changes = blake2b(_git(folder, "diff", "HEAD") or b"", digest_size=8).hexdigest() if dirty else None
+    changes = digest(_git(folder, "diff", "HEAD") or b"") if dirty else None
     return {"commit": commit.decode().strip(), "dirty": dirty, "changes": changes}
 
 

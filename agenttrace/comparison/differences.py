@@ -8,6 +8,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from agenttrace.comparison.dimensions import DIMENSIONS, ORDER, SEVERITIES, Dimension, Severity, dimension_of
+from agenttrace.digest import other_schemes
 from agenttrace.settings.canonical import canonical
 from agenttrace.settings.contract import UNKNOWN, Contract, Observed, SiteContract, SiteSetting
 from agenttrace.steps import JSON
@@ -204,6 +205,10 @@ def _compared(
 
 
 def _known(dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:
+    values = [[seen.value for seen in setting.observed] for setting in (baseline, candidate)]
+    if baseline.keys != candidate.keys and (why := other_schemes(*values)):
+        yield Unverified(dimension=dimension.name, call_site=site or "", why=why)
+        return
     in_time = [value.key for value in baseline.observed], [value.key for value in candidate.observed]
     if (baseline.is_change or candidate.is_change) and in_time[0] != in_time[1]:
         yield _difference(dimension, site, baseline, candidate, flag=False, note=_changes(baseline, candidate))

@@ -19,8 +19,10 @@ from agenttrace.comparison.differences import (
 )
 from agenttrace.comparison.dimensions import DIMENSIONS, Declaration, Severity, resolve
 from agenttrace.comparison.evidence import RunEvidence
+from agenttrace.digest import other_schemes
 from agenttrace.errors import NoModelCalls, UnknownCallSite
 from agenttrace.settings.contract import Contract
+from agenttrace.steps import JSON
 
 GateVerdict: TypeAlias = Literal["comparable", "not_comparable", "invalid"]
 
@@ -91,7 +93,11 @@ def gate(
     differences = tuple(_declared(item, found.differences, declarations) for item in found.differences)
     differences = (*_case_differences(baseline, candidate), *differences)
     effects = {item.text: _effect(item, differences, baseline.contract, candidate.contract) for item in declarations}
-    unverified = (*found.unverified, *_unverified_treatments(declarations, differences, effects))
+    unverified = (
+        *found.unverified,
+        *_unverified_treatments(declarations, differences, effects),
+        *_unverified_inputs(baseline, candidate),
+    )
     result = GateResult(
         verdict="comparable",
         reasons=(),
@@ -236,9 +242,21 @@ def _case_differences(baseline: RunEvidence, candidate: RunEvidence) -> Iterator
 
 def _edited(baseline: RunEvidence, candidate: RunEvidence) -> list[str]:
     """Cases of both runs whose inputs are not the same."""
-    told = [None if run.suite is None else run.suite.settings.get("data.cases") for run in (baseline, candidate)]
-    before, after = (value if isinstance(value, Mapping) else {} for value in told)
-    return [case for case in before if case in after and before[case] != after[case]]
+    before, after = _inputs(baseline), _inputs(candidate)
+    differing = [case for case in before if case in after and before[case] != after[case]]
+    return [case for case in differing if other_schemes(before[case], after[case]) is None]
+
+
+def _unverified_inputs(baseline: RunEvidence, candidate: RunEvidence) -> Iterator[Unverified]:
+    why = other_schemes(dict(_inputs(baseline)), dict(_inputs(candidate)))
+    if why is not None:
+        yield Unverified(dimension="data.cases", call_site="", why=why)
+
+
+def _inputs(run: RunEvidence) -> Mapping[str, JSON]:
+    """A digest of each case's input; nothing where no suite made the run."""
+    told = None if run.suite is None else run.suite.settings.get("data.cases")
+    return told if isinstance(told, Mapping) else {}
 
 
 def _without(cases: Sequence[str], others: Sequence[str]) -> list[str]:

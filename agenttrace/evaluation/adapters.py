@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from agenttrace.code_digest import code_digest
+from agenttrace.digest import code_digest
 from agenttrace.evaluation.cases import Case
 from agenttrace.evaluation.evaluators import text_of
 from agenttrace.evaluation.score import Score

@@ -6,9 +6,9 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from hashlib import blake2b
 from typing import Any
 
+from agenttrace.digest import digest
 from agenttrace.errors import InvalidCases
 from agenttrace.langchain.messages import plain
 from agenttrace.settings.canonical import canonical
@@ -45,7 +45,7 @@ class Case:
 
 def content_hash(value: Any) -> str:
     """Equal for equal content, on every machine and in every process."""
-    return blake2b(canonical(_json(value)), digest_size=8).hexdigest()
+    return digest(canonical(_json(value)))
 
 
 def _json(value: Any) -> JSON:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from agenttrace.code_digest import code_digest
+from agenttrace.digest import code_digest
 from agenttrace.errors import InvalidSuite
 from agenttrace.evaluation.cases import Case
 from agenttrace.evaluation.score import Judgement

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from agenttrace.code_digest import code_digest
+from agenttrace.digest import code_digest
 from agenttrace.errors import InvalidSuite
 from agenttrace.evaluation.budgets import Limits
 from agenttrace.evaluation.cases import Case, checked

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from agenttrace.code_digest import code_digest
+from agenttrace.digest import code_digest
 from agenttrace.errors import UsageError
 from agenttrace.langchain.asking import WATCHED
 from agenttrace.langchain.messages import plain

@@ -1,4 +1,4 @@
-"""The spelling by which setting values are compared: JSON with sorted keys and numbers as RFC 8785 writes them.
+"""The spelling by which setting values are compared: JSON as RFC 8785 writes it.
 
 1 and 1.0 are one number and are spelt alike; true and 1 are not. Texts are compared as they are, to the character.
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from hashlib import blake2b
+from typing import Any
 
 import orjson
+import rfc8785
 
 from agenttrace.records import SettingValue
 from agenttrace.steps import JSON
 
-WHOLE_FLOATS = 2.0**63
-"""Below this a float without a fraction is written as the integer it equals; orjson writes no larger ones."""
+MAX_INTEGER = 2**53 - 1
+"""A seed may be larger: as RFC 8785's numbers, which are JavaScript's, two of them could become one."""
+
+MAX_FLOAT = 2**1023
 
 LONG = 64
 """Bytes from which a digest stands for a spelling: thousands of prompts are compared, and not kept."""
@@ -44,17 +48,18 @@ def _short(spelling: bytes) -> bytes:
 
 
 def canonical(value: JSON) -> bytes:
-    """The one spelling of a JSON value."""
-    return orjson.dumps(_plain_numbers(value), option=orjson.OPT_SORT_KEYS)
+    """The one spelling of a JSON value, by RFC 8785."""
+    return rfc8785.dumps(_spellable(value))
 
 
-def _plain_numbers(value: JSON) -> JSON:
-    if isinstance(value, float):
-        return int(value) if value.is_integer() and abs(value) < WHOLE_FLOATS else value
+def _spellable(value: JSON) -> Any:
+    """The value in the types that RFC 8785 knows; integers that its numbers cannot hold, which it refuses, by their digits."""
+    if isinstance(value, int) and abs(value) > MAX_INTEGER:
+        return float(value) if abs(value) < MAX_FLOAT and int(float(value)) == value else {"@integer": str(value)}
     if isinstance(value, str):  # a text is a sequence too
         return value
     if isinstance(value, Mapping):
-        return {key: _plain_numbers(item) for key, item in value.items()}
+        return {key: _spellable(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_plain_numbers(item) for item in value]
+        return [_spellable(item) for item in value]
     return value

@@ -12,6 +12,10 @@ SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "inpu
 """Where the schema of a tool's parameters stands, in one provider's shape or another."""
 
 
+DEFINITIONS = ("$defs", "definitions")
+"""Where a schema keeps what it refers to."""
+
+
 class Spoken(Protocol):
     """Who said it: a voice and the place it was read."""
 
@@ -59,16 +63,44 @@ def _tools(definitions: JSON) -> Iterator[tuple[str, JSON, JSON]]:
 
 
 def canonical_schema(schema: JSON) -> JSON:
-    """A JSON schema without what does not change its meaning: generated titles, and the order of `required`."""
-    if isinstance(schema, Mapping):
-        result = {key: canonical_schema(value) for key, value in schema.items() if not _is_title(key, value)}
-        required = result.get("required")
-        if isinstance(required, list) and all(isinstance(name, str) for name in required):
-            result["required"] = sorted(str(name) for name in required)
-        return dict(sorted(result.items()))
+    """A JSON schema without what does not change its meaning: generated titles, the order of `required`, and the names of the
+    definitions that it refers to, which stand where they are referred to.
+    """
+    return _canonical(schema, _definitions(schema), ())
+
+
+def _definitions(schema: JSON) -> dict[str, JSON]:
+    """What `$ref` may name, by the name it uses."""
+    if not isinstance(schema, Mapping):
+        return {}
+    held = {key: schema[key] for key in DEFINITIONS if isinstance(schema.get(key), Mapping)}
+    return {f"#/{key}/{name}": value for key, group in held.items() for name, value in dict(group).items()}  # type: ignore[arg-type]
+
+
+def _canonical(schema: JSON, definitions: Mapping[str, JSON], inside: tuple[str, ...]) -> JSON:
+    """`inside`: the definitions that are being written out; one that refers to itself stays a reference."""
     if isinstance(schema, (list, tuple)):
-        return [canonical_schema(item) for item in schema]
-    return schema
+        return [_canonical(item, definitions, inside) for item in schema]
+    if not isinstance(schema, Mapping):
+        return schema
+    name = schema.get("$ref")
+    if isinstance(name, str) and name in definitions and name not in inside:
+        target = definitions[name]
+        beside = {key: value for key, value in schema.items() if key != "$ref"}
+        whole = {**target, **beside} if isinstance(target, Mapping) else target
+        return _canonical(whole, definitions, (*inside, name))
+    kept = {
+        key: value for key, value in schema.items() if not _is_title(key, value) and not _is_inlined(key, definitions)
+    }
+    result = {key: _canonical(value, definitions, inside) for key, value in kept.items()}
+    required = result.get("required")
+    if isinstance(required, list) and all(isinstance(item, str) for item in required):
+        result["required"] = sorted(str(item) for item in required)
+    return dict(sorted(result.items()))
+
+
+def _is_inlined(key: str, definitions: Mapping[str, JSON]) -> bool:
+    return key in DEFINITIONS and any(name.startswith(f"#/{key}/") for name in definitions)
 
 
 def _is_title(key: str, value: JSON) -> bool:

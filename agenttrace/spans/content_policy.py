@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from hashlib import blake2b
 from typing import Literal, TypeAlias, cast
 
 import orjson
 
+from agenttrace.digest import digest
 from agenttrace.records import ErrorRecord, RunRecord, SettingValue, SpanRecord
 from agenttrace.spans.redaction import scrub, scrub_text
 from agenttrace.steps import JSON
@@ -248,5 +248,5 @@ def _body(value: JSON) -> bytes:
 
 
 def _hash(value: JSON) -> str:
-    """32 hexadecimal digits of BLAKE2b over the value without its secrets: the text itself, or its JSON with sorted keys."""
-    return blake2b(_body(scrub(value)), digest_size=16).hexdigest()
+    """Over the value without its secrets: the text itself, or its JSON with sorted keys."""
+    return digest(_body(scrub(value)))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agenttrace import Case, Score
-from agenttrace.code_digest import code_digest
+from agenttrace.digest import code_digest
 from agenttrace.errors import InvalidSuite
 from agenttrace.evaluation.evaluator import named_evaluators
 from agenttrace.evaluation.evaluators import Contains, Regex

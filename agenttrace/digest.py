@@ -1,19 +1,51 @@
-"""By what a piece of code is told from another one: its source, its defaults, and the values that it closes over."""
+"""Digests that stand for content in what runs keep. Each names the scheme by which it was made: only those of one scheme can
+be compared, and whether two of different schemes mean the same content cannot be told.
+"""
 
 from __future__ import annotations
 
 import functools
 import inspect
+import re
 import textwrap
+from collections.abc import Mapping
 from dataclasses import is_dataclass
 from hashlib import blake2b
 from types import CodeType, FunctionType
 from typing import Any
 
+SCHEME = "at1"
+"""BLAKE2b with 16 bytes. Another number wherever what is hashed, or how, becomes another."""
+
+DIGEST = re.compile(r"(at[0-9]+):[0-9a-f]{32}")
+
+
+def digest(body: bytes) -> str:
+    """Equal for equal content: `at1:` and 32 hexadecimal digits."""
+    return f"{SCHEME}:{blake2b(body, digest_size=16).hexdigest()}"
+
+
+def schemes(value: object) -> frozenset[str]:
+    """The schemes of all digests within a value."""
+    if isinstance(value, str):
+        match = DIGEST.fullmatch(value)
+        return frozenset((match[1],)) if match else frozenset()
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    return frozenset().union(*map(schemes, value)) if isinstance(value, (list, tuple)) else frozenset()
+
+
+def other_schemes(before: object, after: object) -> str | None:
+    """Why it cannot be told whether two values are the same; None where it can."""
+    ours, theirs = schemes(before), schemes(after)
+    if not ours or not theirs or ours == theirs:
+        return None
+    return f"hashed in another way ({', '.join(sorted(ours))} and {', '.join(sorted(theirs))}), so whether it is the same cannot be told"
+
 
 def code_digest(code: Any) -> str:
     """Equal for the same source made with the same values. What it calls is not read: that is the package versions' part."""
-    return blake2b("\n".join(_told(code, 0)).encode(), digest_size=8).hexdigest()
+    return digest("\n".join(_told(code, 0)).encode("utf-8", "replace"))
 
 
 MAX_DEPTH = 3
