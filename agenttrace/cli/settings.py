@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agenttrace.cli.options import json_option, store_option
+from agenttrace.cli.options import Moment, json_option, store_option
 from agenttrace.cli.output import print_json
+from agenttrace.errors import UsageError
 
 if TYPE_CHECKING:
     from agenttrace.records import RunRecord
@@ -17,16 +18,29 @@ if TYPE_CHECKING:
 @click.command(short_help="Show a run's settings, or where two runs differ.")
 @click.argument("run")
 @click.argument("other", required=False, metavar="[RUN2]")
+@click.option(
+    "--since",
+    "since_ns",
+    type=Moment(),
+    metavar="TIME",
+    help="What changed since then, and when: a date, a time, 7d ago.",
+)
 @json_option
 @store_option
-def settings(run: str, other: str | None, as_json: bool, store: str | None) -> None:
+def settings(run: str, other: str | None, since_ns: int | None, as_json: bool, store: str | None) -> None:
     """Show what the model calls of RUN were set to, by call site; with RUN2, where the two runs differ.
 
-    A run is an id, the beginning of one, or a name, which means its latest run.
+    A run is an id, the beginning of one, or a name, which means its latest run. With --since a name means all its runs: when
+    did which setting change, at which call site.
     """
     from agenttrace.judging import load_contracts
     from agenttrace.store.reading import open_store
 
+    if since_ns is not None:
+        if other is not None:
+            raise UsageError("--since shows how one agent's settings moved. Name one run.")
+        _show_history(run, since_ns, as_json, store)
+        return
     with open_store(store) as opened:
         loaded = load_contracts(opened, [run] if other is None else [run, other])
     if as_json:
@@ -44,6 +58,23 @@ def settings(run: str, other: str | None, as_json: bool, store: str | None) -> N
     found = contract_difference(before, after, read_configuration().severity)
     has_common_site = bool(before.sites.keys() & after.sites.keys())
     put(draw_difference(baseline, candidate, found, has_common_site=has_common_site), open_console())
+
+
+def _show_history(run: str, since_ns: int, as_json: bool, store: str | None) -> None:
+    from agenttrace.settings.history import history_json, settings_history
+    from agenttrace.store.reading import open_store
+    from agenttrace.store.settings_over_time import read_calls_since
+
+    with open_store(store) as opened, opened.connection() as connection:
+        name, runs, calls = read_calls_since(connection, run, since_ns)
+    sites = settings_history(calls)
+    if as_json:
+        print_json({"run": name, "runs": runs, "since_ns": since_ns, "call_sites": history_json(sites)})
+        return
+    from agenttrace.report.console import open_console, put
+    from agenttrace.report.history_report import draw_history
+
+    put(draw_history(name, runs, since_ns, sites), open_console())
 
 
 def _contract_json(run: RunRecord, contract: Contract) -> dict[str, Any]:

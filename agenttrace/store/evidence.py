@@ -183,7 +183,7 @@ def _trace_metrics(row: Mapping[str, Any]) -> dict[str, float]:
 def _contract(
     connection: duckdb.DuckDBPyConnection, run: RunRecord, traces: Mapping[str, _Trace], results: list[dict[str, Any]]
 ) -> Contract:
-    settings = read_settings(connection, run.run_id)
+    settings = read_settings(connection, [run.run_id])
     calls = [
         ObservedCall(
             call_site=call_site,

@@ -40,7 +40,7 @@ ORDER BY start_ns, span_id
 
 def read_paid_calls(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[PaidCall, ...]:
     """In the order of time."""
-    settings = read_settings(connection, run_id)
+    settings = read_settings(connection, [run_id])
     rows = connection.execute(CALLS, {"run_id": run_id}).fetchall()
     models: dict[tuple[str | None, tuple[str | None, ...]], PricedModel] = {}
     calls = []

@@ -44,7 +44,7 @@ def read_prompts(
     chains = read_chains(connection, list({digest for value in inputs for kind, digest in _of(value, "chain")}))
     hashes = {digest for value in inputs for kind, digest in _of(value, "content")}.union(*chains.values())
     messages = {digest: _message(body) for digest, body in read_contents(connection, list(hashes)).items()}
-    settings = read_settings(connection, run_id)
+    settings = read_settings(connection, [run_id])
     tools: dict[int, str] = {}
     prompts = []
     for (call_site, trace_id, model, text, _, tokens, cached), value in zip(rows, inputs, strict=True):

@@ -20,9 +20,9 @@ import orjson
 from agenttrace.records import SettingValue
 
 TEXTS = """
-SELECT settings FROM spans WHERE run_id = $run_id AND kind = 'model' AND settings IS NOT NULL
+SELECT settings FROM spans WHERE run_id IN (SELECT unnest($run_ids)) AND kind = 'model' AND settings IS NOT NULL
 UNION
-SELECT settings FROM results WHERE run_id = $run_id AND settings IS NOT NULL
+SELECT settings FROM results WHERE run_id IN (SELECT unnest($run_ids)) AND settings IS NOT NULL
 """
 
 PLACES = "SELECT rowid FROM contents WHERE hash IN (SELECT unnest($hashes)) ORDER BY rowid"
@@ -61,11 +61,11 @@ class StoredSettings:
 NO_SETTINGS = StoredSettings(shared={}, own={})
 
 
-def read_settings(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str | None, StoredSettings]:
-    """Each distinct settings of the run, by the text that stands in its rows: a reference, or the settings."""
+def read_settings(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> dict[str | None, StoredSettings]:
+    """Each distinct settings of the runs, by the text that stands in its rows: a reference, or the settings."""
     cuts = Cuts()
     referred: dict[str, str] = {}
-    for (text,) in connection.execute(TEXTS, {"run_id": run_id}).fetchall():
+    for (text,) in connection.execute(TEXTS, {"run_ids": list(run_ids)}).fetchall():
         values = orjson.loads(text)
         if "@content" in values:
             referred[values["@content"]] = text

@@ -194,6 +194,30 @@ def test_settings_of_a_run_and_of_two(store: Path) -> None:
     assert (told_difference["baseline"], told_difference["candidate"]) == (0.0, 0.7)
 
 
+def test_how_settings_moved_over_all_runs_of_a_name(store: Path) -> None:
+    """Each start of a program is a run: --since reads all of them, draws what changed and says when."""
+    for number, temperature in enumerate((0.0, 0.0, 0.7)):
+        told = {"sampling.temperature": SettingValue(value=temperature, voice="sent", source="wire")}
+        run_id, trace_id, at = f"run{number}", f"{number + 1:032x}", NOON + number * SECOND
+        root = a_span(2 * number + 1, trace_id=trace_id, run_id=run_id, start_ns=at)
+        call = a_model_call(
+            2 * number + 2, trace_id=trace_id, run_id=run_id, settings=told, call_site="planner", start_ns=at
+        )
+        import_records(store, [a_run(run_id=run_id, name="agent", start_ns=at, end_ns=at + SECOND)], [root, call])
+    drawn = agenttrace("settings", "agent", "--since", "2020-01-01")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "settings of agent  3 runs, 3 model calls" in drawn.stdout
+    assert "0.0 → 0.7" in drawn.stdout
+    told_json = json.loads(agenttrace("settings", "agent", "--since", "2020-01-01", "--json").stdout)
+    [setting] = told_json["call_sites"][0]["changed"]
+    assert [(item["at_ns"], item["trace_id"]) for item in setting["switches"]] == [(NOON + 2 * SECOND, f"{3:032x}")]
+    one = json.loads(agenttrace("settings", "run1", "--since", "2020-01-01", "--json").stdout)
+    assert (one["runs"], one["call_sites"][0]["calls"]) == (1, 1)
+    assert "No model call since then" in agenttrace("settings", "agent", "--since", "1h").stdout
+    assert agenttrace("settings", "agent", "run1", "--since", "1h").returncode == 2
+    assert agenttrace("settings", "agent", "--since", "soon").returncode == 2
+
+
 class Tuned(FakeListChatModel):
     """A model that describes itself, as the integration packages do."""
 
