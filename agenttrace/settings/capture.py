@@ -82,6 +82,9 @@ PENALTIES = (
 HOLDERS = ("", "options.", "pipeline_kwargs.", "generationConfig.")
 """Where penalties stand."""
 
+OBJECTS = ("logit_bias",)
+"""Paths whose value is an object; at all others an object holds something else."""
+
 UNDESCRIBED = ("model_id", "model_kwargs", "pipeline_kwargs")
 """Parameters of a local pipeline, which has settings of its own beside them."""
 
@@ -194,7 +197,7 @@ def _first(sources: Sequence[Source], paths: Sequence[str]) -> SettingValue | No
     for source in sources:
         for path in paths:
             value = _at(source.values, path)
-            if value is not None and not isinstance(value, Mapping):
+            if value is not None and (not isinstance(value, Mapping) or path in OBJECTS):
                 return SettingValue(value=value, voice=source.voice, source=source.name)
         if source.is_complete or (source.tells_unset and any(path in source.values for path in paths)):
             return SettingValue(value=None, voice=source.voice, source=source.name)
