@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tests.conftest import require
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Page
+    from playwright.sync_api import Locator, Page
+
+PICTURES = Path(__file__).parents[1] / "docs" / "images"
 
 QUIET = (
     "--no-sandbox",  # CI is root in a container, where Chromium's own sandbox cannot be
@@ -42,3 +46,11 @@ def open_page() -> Iterator[Page]:
             yield page
         finally:
             browser.close()
+
+
+def take_picture(part: Locator, name: str) -> None:
+    """For the docs, when asked: they change with every run, and nobody wants that in every diff."""
+    if os.environ.get("AGENTTRACE_PICTURES"):
+        PICTURES.mkdir(exist_ok=True)
+        part.page.mouse.move(0, 0)
+        part.screenshot(path=PICTURES / name)

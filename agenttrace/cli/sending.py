@@ -14,12 +14,14 @@ import click
 
 from agenttrace import clock
 from agenttrace.cli.output import print_json
+from agenttrace.cli.sending_scores import SentScores, send_scores, told
 from agenttrace.errors import RunNotFound, TraceNotFound
 from agenttrace.records import ExportRecord, SpanRecord, TraceSummary
 from agenttrace.store.exports import confirm, unconfirmed
 
 if TYPE_CHECKING:
     from agenttrace.export.destinations import Destination
+    from agenttrace.export.phoenix import Phoenix
     from agenttrace.store.reading import Store
 
 PHOENIX_TRACES = 50
@@ -44,6 +46,8 @@ class Sent:
     rejected_reason: str = ""
     unfinished: int = 0
     """Steps that have not ended, and were left for the next time."""
+    judged: SentScores | None = None
+    """Of Phoenix, which also takes what was judged."""
 
 
 def chosen_traces(store: Store, run: str | None, trace: str | None, limit: int | None = None) -> Sequence[TraceSummary]:
@@ -73,7 +77,7 @@ def send(
     as_json: bool,
 ) -> None:
     """Send the chosen traces, or with `resume` what the place has not confirmed of them, and print what came of it."""
-    chosen = chosen_traces(store, run, trace)
+    chosen = all_chosen = chosen_traces(store, run, trace)
     wanted: Mapping[str, frozenset[str]] | None = None
     if resume:
         wanted = unconfirmed(path, place.name)
@@ -84,6 +88,8 @@ def send(
         deliver = _to_phoenix if place.kind == "phoenix" else _to_otlp
         with _progress(f"Sending to {place.endpoint.rpartition('@')[2]}", chosen) as progress, confirmations:
             sent = deliver(store, place, chosen, wanted, confirmations, progress)
+    if place.kind == "phoenix":
+        sent = replace(sent, judged=_scores(store, path, place, all_chosen))
     if as_json:
         print_json(asdict(sent))
     else:
@@ -177,10 +183,9 @@ def _to_phoenix(
     confirmations: _Confirmations,
     progress: Progress,
 ) -> Sent:
-    from agenttrace.export.phoenix import running_phoenix
     from agenttrace.export.phoenix_traces import StoredTrace, show_traces
 
-    phoenix = running_phoenix(place.endpoint.removesuffix("/").removesuffix("/v1/traces"), place.headers)
+    phoenix = _phoenix(place)
     total = Sent(destination=place.name, new_spans=0)
     for start in range(0, len(chosen), PHOENIX_TRACES):
         traces = [
@@ -206,6 +211,20 @@ def _to_phoenix(
     return total
 
 
+def _scores(store: Store, path: str | None, place: Destination, chosen: Sequence[TraceSummary]) -> SentScores:
+    """Of all that was chosen, also of what was confirmed before: it may have been judged since."""
+    from agenttrace.report.console import open_console
+
+    with open_console(stderr=True).status("Sending scores …") as status:
+        return send_scores(store, path, _phoenix(place), chosen, status.update)
+
+
+def _phoenix(place: Destination) -> Phoenix:
+    from agenttrace.export.phoenix import running_phoenix
+
+    return running_phoenix(place.endpoint.removesuffix("/").removesuffix("/v1/traces"), place.headers)
+
+
 def _shifted(progress: Progress, before: int, count: int) -> None:
     progress(before + count)
 
@@ -227,8 +246,9 @@ def _progress(what: str, chosen: Sequence[TraceSummary]) -> Iterator[Progress]:
 def _outcome(sent: Sent) -> str:
     from agenttrace.report.numbers import count, quantity
 
+    scores = told(sent.judged) if sent.judged else []
     if not sent.traces:
-        return f"Nothing to send: {sent.destination} has confirmed all of it."
+        return "\n".join([f"Nothing to send: {sent.destination} has confirmed all of it.", *scores])
     text = f"{sent.destination}: {quantity(sent.traces, 'trace')}, {quantity(sent.steps, 'step')} as {quantity(sent.spans, 'span')}"
     if sent.new_spans is not None:
         text += f"; {count(sent.new_spans)} were new to it"
@@ -236,4 +256,4 @@ def _outcome(sent: Sent) -> str:
         text += f"\nIt did not keep {quantity(sent.rejected, 'span')}: {sent.rejected_reason or 'it does not say why'}."
     if sent.unfinished:
         text += f"\n{quantity(sent.unfinished, 'step')} had not ended; --resume sends what ends later."
-    return text
+    return "\n".join([text, *scores])

@@ -73,17 +73,17 @@ def view(
         chosen = chosen_traces(opened, run, trace, limit)
         elsewhere = None if port else os.environ.get("PHOENIX_COLLECTOR_ENDPOINT")
         if elsewhere:
-            _show(_named_phoenix(), opened, chosen, console, opens=not (check or no_open))
+            _show(_named_phoenix(), opened, store, chosen, console, opens=not (check or no_open))
             return
         try:
             with _phoenix(store_path(store), port or free_port(DEFAULT_PORT), console) as phoenix:
-                _show(phoenix, opened, chosen, console, opens=not (check or no_open))
+                _show(phoenix, opened, store, chosen, console, opens=not (check or no_open))
                 if not check:
                     console.print("Ctrl-C stops it.")
                     with _until_interrupted():
                         phoenix.wait()
         except PhoenixRunning as running:
-            _show(running_phoenix(running.address), opened, chosen, console, opens=not (check or no_open))
+            _show(running_phoenix(running.address), opened, store, chosen, console, opens=not (check or no_open))
             console.print("It was started by another 'agenttrace view', and goes on with that.")
 
 
@@ -118,9 +118,18 @@ def _phoenix(store: Path, port: int, console: Console) -> Iterator[Phoenix]:
         status.stop()
 
 
-def _show(phoenix: Phoenix, store: Store, chosen: Sequence[TraceSummary], console: Console, *, opens: bool) -> None:
+def _show(
+    phoenix: Phoenix,
+    store: Store,
+    path: str | None,
+    chosen: Sequence[TraceSummary],
+    console: Console,
+    *,
+    opens: bool,
+) -> None:
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+    from agenttrace.cli.sending_scores import send_scores, told
     from agenttrace.export.phoenix_traces import show_traces
 
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
@@ -128,7 +137,10 @@ def _show(phoenix: Phoenix, store: Store, chosen: Sequence[TraceSummary], consol
         task = progress.add_task("Showing steps to Phoenix", total=sum(summary.spans for summary in chosen))
         traces = _stored(store, chosen)
         result = show_traces(phoenix, traces, progress=lambda done: progress.update(task, completed=done))
-    console.print(_outcome(result))
+    with console.status("Showing scores …") as status:
+        scores = send_scores(store, path, phoenix, chosen, status.update)
+    for line in (_outcome(result), *told(scores)):
+        console.print(line, soft_wrap=True)
     address = phoenix.page_of(chosen[0].trace_id) if len(chosen) == 1 else phoenix.address
     console.print(f"Phoenix {phoenix.version}: {address}")
     # Only where somebody sits before a screen: elsewhere a browser would take the terminal, or be none.

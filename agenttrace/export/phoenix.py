@@ -183,6 +183,14 @@ def running_phoenix(address: str, headers: Mapping[str, str] | None = None) -> P
     return Phoenix(address=address, version=found, headers=headers or {})
 
 
+def not_understood(phoenix: Phoenix, error: Exception) -> PhoenixNotHealthy:
+    """The error for an answer of another shape than Phoenix 20 gives."""
+    return PhoenixNotHealthy(
+        f"Phoenix {phoenix.version} at {phoenix.address} does not answer what Phoenix {OLDEST} answers: {error}. "
+        f"Install the version that agenttrace names: pip install 'arize-phoenix>={OLDEST},<{OLDEST + 1}'"
+    )
+
+
 class _Child:
     """The process that is Phoenix."""
 

@@ -16,9 +16,9 @@ import orjson
 from opentelemetry.sdk.resources import Resource
 
 from agenttrace import clock
-from agenttrace.errors import PhoenixIncomplete, PhoenixNotHealthy
+from agenttrace.errors import PhoenixIncomplete
 from agenttrace.export.otlp import Progress, send_spans
-from agenttrace.export.phoenix import POLL_S, Phoenix, call
+from agenttrace.export.phoenix import POLL_S, Phoenix, call, not_understood
 from agenttrace.records import SpanRecord
 from agenttrace.spans.otel import readable_spans
 
@@ -216,10 +216,7 @@ def _ask(phoenix: Phoenix, fields: Mapping[str, str]) -> dict[str, dict[str, Any
             raise ValueError(str(answer["errors"][0]["message"]))
         return {trace_id: answer["data"][f"t{number}"] or {} for number, trace_id in enumerate(fields)}
     except (ValueError, LookupError, TypeError) as error:
-        raise PhoenixNotHealthy(
-            f"Phoenix {phoenix.version} at {phoenix.address} does not answer what Phoenix 20 answers: {error}. "
-            "Install the version that agenttrace names: pip install 'arize-phoenix>=20,<21'"
-        ) from error
+        raise not_understood(phoenix, error) from error
 
 
 def _literal(value: str | None) -> str:

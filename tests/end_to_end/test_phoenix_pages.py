@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import importlib.util
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -31,15 +30,13 @@ from agenttrace import open_store, record
 from agenttrace.export.phoenix import Phoenix
 from agenttrace.records import SpanRecord
 from agenttrace.spans.otel import readable_spans
-from tests.browser import open_page
+from tests.browser import open_page, take_picture
 from tests.conftest import require
 from tests.langchain.models import FakeModel, SlowModel
 from tests.phoenix import a_phoenix
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
-
-PICTURES = Path(__file__).parents[2] / "docs" / "images"
 
 MESSAGES = 300
 """Of the last prompt: those before, a tool call and its result."""
@@ -206,14 +203,6 @@ def drawn(trace: Sequence[SpanRecord]) -> Counter[tuple[str, int]]:
     return Counter((name, level(span_id)) for span_id, name in names.items())
 
 
-def take_picture(page: Page, name: str) -> None:
-    """For the docs, when asked: they change with every run, and nobody wants that in every diff."""
-    if os.environ.get("AGENTTRACE_PICTURES"):
-        PICTURES.mkdir(exist_ok=True)
-        page.mouse.move(0, 0)
-        page.get_by_test_id("dialog").screenshot(path=PICTURES / name)
-
-
 @pytest.mark.real_model
 def test_the_tree_is_whole_and_its_phases_are_in_order(
     page: Page, phoenix: Phoenix, demo: tuple[SpanRecord, ...]
@@ -250,7 +239,7 @@ def test_a_model_call_of_the_demo_is_readable(page: Page, phoenix: Phoenix, demo
     assert "smollm2-135m-instruct" in text
     assert f"{usage.total}" in text.splitlines()
     assert "temperature: 0.7" in text
-    take_picture(page, "phoenix-demo.png")
+    take_picture(page.get_by_test_id("dialog"), "phoenix-demo.png")
 
 
 def test_nothing_of_a_long_conversation_is_missing(
@@ -264,7 +253,7 @@ def test_nothing_of_a_long_conversation_is_missing(
     assert said == [f"message {number} of {MESSAGES}" for number in range(1, MESSAGES - 1)]
     assert "Tool Result: call-1" in lines
     assert "It is 11 degrees." in lines
-    take_picture(page, "phoenix-conversation.png")
+    take_picture(page.get_by_test_id("dialog"), "phoenix-conversation.png")
 
 
 def test_tokens_and_cost_are_told_apart(
