@@ -6,22 +6,34 @@ A model that neither knows has no cost, never a cost of zero. US dollars through
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
-from functools import cache
+from functools import cache, lru_cache
 from importlib.metadata import version
+from math import fsum
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from agenttrace.records import Usage
 
 if TYPE_CHECKING:
-    from genai_prices.types import ModelInfo
+    from genai_prices.types import ModelInfo, ModelPrice
 
 TABLE = "genai-prices"
 
 MILLION = 1_000_000
+MINUTE_NS = 60 * 10**9
+
+RATES: Mapping[str, str] = {
+    "input": "input_mtok",
+    "output": "output_mtok",
+    "cached": "cache_read_mtok",
+    "cache_written": "cache_write_mtok",
+    "reasoning": "output_reasoning_mtok",
+}
+"""The fields of `Price` and what the table calls them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,11 +78,13 @@ class Cost:
     def total(self) -> float:
         return self.uncached + self.cached + self.cache_written + self.output + self.reasoning
 
-    def __add__(self, other: Cost) -> Cost:
-        return Cost(**{name: getattr(self, name) + getattr(other, name) for name in PARTS})
-
 
 PARTS = tuple(Cost.__dataclass_fields__)
+
+
+def total_cost(costs: Sequence[Cost]) -> Cost:
+    """Part by part."""
+    return Cost(**{part: fsum(map(attrgetter(part), costs)) for part in PARTS})
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,25 +127,27 @@ def _cost(prompt: int, output: int, usage: Usage, price: Price) -> Cost:
 
 
 def _table_price(model: PricedModel, at_ns: int, prompt_tokens: int) -> Price | None:
+    rates, price = _table_rates(model, at_ns // MINUTE_NS)
+    return price if price is not None or rates is None else _price(rates, prompt_tokens)
+
+
+@lru_cache(maxsize=4_096)
+def _table_rates(model: PricedModel, minute: int) -> tuple[ModelPrice | None, Price | None]:
+    """What the table says of a model at a time, and the price where that is the same for prompts of every length."""
     info = next((found for name in model.names if (found := _lookup(name, model.provider, model.endpoint))), None)
     if info is None:
-        return None
+        return None, None
     context = None if model.service_tier is None else {"service_tier": model.service_tier}
-    table = info.get_prices(datetime.fromtimestamp(at_ns / 1e9, UTC), context)
+    rates = info.get_prices(datetime.fromtimestamp(minute * 60, UTC), context)
+    told = (getattr(rates, name) for name in RATES.values())
+    is_flat = all(rate is None or isinstance(rate, Decimal) for rate in told)
+    return rates, _price(rates, 0) if is_flat else None
 
-    def rate(name: str) -> float | None:
-        return _rate(getattr(table, name), prompt_tokens)
 
-    paid, received = rate("input_mtok"), rate("output_mtok")
-    if paid is None or received is None:
-        return None
-    return Price(
-        input=paid,
-        output=received,
-        cached=rate("cache_read_mtok"),
-        cache_written=rate("cache_write_mtok"),
-        reasoning=rate("output_reasoning_mtok"),
-    )
+def _price(rates: ModelPrice, prompt_tokens: int) -> Price | None:
+    told = {name: _rate(getattr(rates, theirs), prompt_tokens) for name, theirs in RATES.items()}
+    paid, received = told.pop("input"), told.pop("output")
+    return None if paid is None or received is None else Price(input=paid, output=received, **told)
 
 
 def _rate(price: Any, prompt_tokens: int) -> float | None:

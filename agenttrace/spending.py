@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
-from agenttrace.pricing import PARTS, Cost, PricedModel, Prices
+from agenttrace.pricing import PARTS, Cost, PricedModel, Prices, total_cost
 from agenttrace.records import Usage
 
 Grouping: TypeAlias = Literal["model", "call-site", "day", "trace", "case"]
@@ -50,26 +50,35 @@ class Spending:
         return None if self.unknown else self.cost.total
 
 
-def spending(calls: Iterable[PaidCall], prices: Prices, by: Grouping | None = None) -> tuple[Spending, ...]:
+CostedCall: TypeAlias = tuple[PaidCall, Cost | None]
+
+
+def costed(calls: Iterable[PaidCall], prices: Prices) -> list[CostedCall]:
+    """Each call with what it cost; None where that is not known."""
+    return [(call, prices.cost(call.usage, call.model, call.start_ns)) for call in calls]
+
+
+def spending(calls: Iterable[CostedCall], by: Grouping | None = None) -> tuple[Spending, ...]:
     """What calls cost, in groups, the dearest first; days in their order. Without `by`, one group of all."""
     name_of = NAMES[by] if by else lambda _: "total"
-    groups: dict[str, list[tuple[PaidCall, Cost | None]]] = {}
-    for call in calls:
-        groups.setdefault(name_of(call), []).append((call, prices.cost(call.usage, call.model, call.start_ns)))
-    found = [_spending(name, group, prices) for name, group in groups.items()]
+    groups: dict[str, list[CostedCall]] = {}
+    for call, cost in calls:
+        groups.setdefault(name_of(call), []).append((call, cost))
+    found = [_spending(name, group) for name, group in groups.items()]
     if by == "day":
         return tuple(sorted(found, key=lambda item: item.name))
     return tuple(sorted(found, key=lambda item: (-item.cost.total, -item.unknown, item.name)))
 
 
-def _spending(name: str, group: list[tuple[PaidCall, Cost | None]], prices: Prices) -> Spending:
+def _spending(name: str, group: list[CostedCall]) -> Spending:
     unknown = [call for call, cost in group if cost is None and call.is_answered]
-    unpriced = (call.model for call in unknown if prices.price(call.model, call.start_ns) is None)
+    # One that tells its tokens and has no cost has no price.
+    unpriced = (call.model for call in unknown if call.usage.input is not None and call.usage.output is not None)
     return Spending(
         name=name,
         calls=len(group),
         unknown=len(unknown),
-        cost=sum((cost for _, cost in group if cost is not None), Cost()),
+        cost=total_cost([cost for _, cost in group if cost is not None]),
         tokens={count: sum(getattr(call.usage, count) or 0 for call, _ in group) for count in COUNTS},
         unpriced_models=tuple(dict.fromkeys(_model(model) for model in unpriced)),
     )

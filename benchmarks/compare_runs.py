@@ -79,7 +79,7 @@ def main() -> int:
 
 def _build(store: Path, calls: int) -> None:
     for number, (name, temperature) in enumerate((("baseline", 0.0), ("candidate", 0.7)), 1):
-        import_records(store, [_run(number, name)], list(_spans(number, calls, temperature)))
+        import_records(store, [a_run(number, name)], list(spans_of(number, calls, temperature)))
 
 
 def measure(command: list[str], *, expected_exit: int) -> tuple[float, float]:
@@ -98,12 +98,12 @@ def measure(command: list[str], *, expected_exit: int) -> tuple[float, float]:
     return sorted(seconds)[ROUNDS // 2], max(megabytes)
 
 
-def _run(number: int, name: str) -> RunRecord:
+def a_run(number: int, name: str) -> RunRecord:
     start = START + number * 10**6 * SECOND
     return RunRecord(run_id=f"{number:016x}", name=name, start_ns=start, end_ns=start + 10**5 * SECOND)
 
 
-def _spans(number: int, calls: int, temperature: float) -> Iterator[SpanRecord]:
+def spans_of(number: int, calls: int, temperature: float) -> Iterator[SpanRecord]:
     """A run's spans: a root, its model calls and a tool call a trace."""
     for case in range(calls // CALLS_A_TRACE):
         trace_id = f"{number:08x}{case:024x}"

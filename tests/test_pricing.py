@@ -10,7 +10,7 @@ from genai_prices import calc_price
 
 from agenttrace.pricing import Cost, Price, PricedModel, Prices
 from agenttrace.records import Usage
-from agenttrace.spending import PaidCall, spending, spending_json
+from agenttrace.spending import PaidCall, costed, spending, spending_json
 
 AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
 AT_NS = round(AT.timestamp()) * 10**9
@@ -95,8 +95,8 @@ def paid(model: str, **fields: object) -> PaidCall:
 
 def test_a_sum_over_some_calls_is_no_total() -> None:
     """One call without a price makes the total unknown, and is named; what is known is told beside it."""
-    prices = Prices({"known": Price(input=1, output=2)})
-    [item] = spending([paid("known"), paid("other"), paid("failed", is_answered=False, usage=Usage())], prices)
+    calls = [paid("known"), paid("other"), paid("failed", is_answered=False, usage=Usage())]
+    [item] = spending(costed(calls, Prices({"known": Price(input=1, output=2)})))
     assert item.total is None
     assert (item.calls, item.unknown, item.unpriced_models) == (3, 1, ("other",))
     assert spending_json(item)["cost_usd"] is None
@@ -106,9 +106,9 @@ def test_a_sum_over_some_calls_is_no_total() -> None:
 def test_groups_come_dearest_first_and_days_in_order() -> None:
     """What costs most is what one looks for; days are a timeline."""
     prices = Prices({"dear": Price(input=10, output=20), "cheap": Price(input=1, output=2)})
-    calls = [paid("cheap", start_ns=AT_NS + 86_400 * 10**9), paid("dear", call_site="planner")]
-    assert [item.name for item in spending(calls, prices, "model")] == ["dear", "cheap"]
-    assert [item.name for item in spending(calls, prices, "call-site")] == ["planner", "agent"]
-    days = [item.name for item in spending(calls, prices, "day")]
+    calls = costed([paid("cheap", start_ns=AT_NS + 86_400 * 10**9), paid("dear", call_site="planner")], prices)
+    assert [item.name for item in spending(calls, "model")] == ["dear", "cheap"]
+    assert [item.name for item in spending(calls, "call-site")] == ["planner", "agent"]
+    days = [item.name for item in spending(calls, "day")]
     assert days == sorted(days)
     assert len(days) == 2

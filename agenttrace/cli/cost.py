@@ -32,7 +32,7 @@ def cost(run: str | None, by: str | None, as_json: bool, store: str | None) -> N
     from agenttrace.configuration import read_configuration
     from agenttrace.pricing import Prices
     from agenttrace.settings.prompt_parts import describe_prompts
-    from agenttrace.spending import spending
+    from agenttrace.spending import costed, spending
     from agenttrace.store.paid_calls import read_paid_calls
     from agenttrace.store.reading import open_store
     from agenttrace.store.sent_prompts import read_prompts
@@ -41,11 +41,12 @@ def cost(run: str | None, by: str | None, as_json: bool, store: str | None) -> N
     with open_store(store) as opened:
         runs = opened.runs() if run is None else (opened.run(run),)
         with opened.connection() as connection:
-            calls = [call for one in runs for call in read_paid_calls(connection, one.run_id)]
+            paid = (call for one in runs for call in read_paid_calls(connection, one.run_id))
+            calls = costed(paid, prices)
             prompts = None if run is None else describe_prompts(*read_prompts(connection, runs[0].run_id))
     groupings = [by] if by else ["model", "call-site"]
-    total, *_ = spending(calls, prices) or (None,)
-    groups = {name: spending(calls, prices, cast("Grouping", name)) for name in groupings}
+    total, *_ = spending(calls) or (None,)
+    groups = {name: spending(calls, cast("Grouping", name)) for name in groupings}
     title = f"{runs[0].name} ({runs[0].run_id[:8]})" if run is not None else "all runs"
     if as_json:
         print_json(_json(title, total, groups, prompts, prices))

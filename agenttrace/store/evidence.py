@@ -42,6 +42,13 @@ JOIN (SELECT trace_id, span_id, state, metadata FROM spans WHERE run_id = $run_i
 ORDER BY start_ns, trace_id
 """
 
+TRACE_CASES = """
+SELECT trace_id, arg_min(metadata, (parent_id IS NOT NULL, start_ns)) ->> 'case' AS case_id
+FROM spans
+WHERE run_id = $run_id
+GROUP BY trace_id
+"""
+
 UNFINISHED_TRACES = """
 SELECT trace_id, bool_or(parent_id IS NULL) AS is_root
 FROM span_starts
@@ -129,7 +136,7 @@ def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str) -> RunEvidenc
     )
     return RunEvidence(
         run=run,
-        contract=_contract(connection, run, traces, results),
+        contract=_contract(connection, run, {key: trace.case for key, trace in traces.items()}, results),
         repetitions=tuple(_repetitions(judged, results)),
         counters=_counters(connection, run),
         is_unfinished=run.end_ns is None,
@@ -141,8 +148,8 @@ def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str) -> RunEvidenc
 def read_contract(connection: duckdb.DuckDBPyConnection, ref: str) -> tuple[RunRecord, Contract]:
     """The run `ref` and its contract, without its results."""
     run = find_run(connection, ref)
-    results = list(_rows(connection, RESULTS, run_id=run.run_id))
-    return run, _contract(connection, run, _traces(connection, run.run_id, {}), results)
+    cases = dict(connection.execute(TRACE_CASES, {"run_id": run.run_id}).fetchall())
+    return run, _contract(connection, run, cases, list(_rows(connection, RESULTS, run_id=run.run_id)))
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> Iterator[dict[str, Any]]:
@@ -181,8 +188,12 @@ def _trace_metrics(row: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _contract(
-    connection: duckdb.DuckDBPyConnection, run: RunRecord, traces: Mapping[str, _Trace], results: list[dict[str, Any]]
+    connection: duckdb.DuckDBPyConnection,
+    run: RunRecord,
+    cases: Mapping[str, str | None],
+    results: list[dict[str, Any]],
 ) -> Contract:
+    """`cases`: the case of each trace."""
     settings = read_settings(connection, [run.run_id])
     calls = [
         ObservedCall(
@@ -190,7 +201,7 @@ def _contract(
             settings=(told := settings.get(text, NO_SETTINGS)).shared,
             own=told.own,
             trace_id=trace_id,
-            case=traces[trace_id].case,
+            case=cases[trace_id],
             start_ns=start_ns,
             is_answered=is_answered,
         )
