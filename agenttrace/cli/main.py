@@ -22,6 +22,7 @@ COMMANDS = {
     "show": "show",
     "export": "export",
     "import": "import_file",
+    "phases": "phases",
     "settings": "settings",
     "cost": "cost",
     "compare": "compare",
