@@ -16,7 +16,7 @@ from math import fsum
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
-from agenttrace.records import Usage
+from agenttrace.records import SettingValue, Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
@@ -60,6 +60,21 @@ class PricedModel:
     endpoint: str | None = None
     """The host that answered; None where that was not seen."""
     service_tier: str | None = None
+
+
+def priced_model(settings: Mapping[str, SettingValue]) -> PricedModel:
+    """Who answered a call, by its settings."""
+
+    def text(dimension: str) -> str | None:
+        setting = settings.get(dimension)
+        return setting.value if setting is not None and isinstance(setting.value, str) else None
+
+    return PricedModel(
+        names=tuple(dict.fromkeys(name for name in (text("model.served"), text("model.requested")) if name)),
+        provider=text("provider"),
+        endpoint=text("endpoint"),
+        service_tier=text("service_tier"),
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

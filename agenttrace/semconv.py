@@ -57,6 +57,15 @@ LLM_TOKENS: Final = {
     "cache_written": "llm.token_count.prompt_details.cache_write",
     "reasoning": "llm.token_count.completion_details.reasoning",
 }
+LLM_COST_TOTAL: Final = "llm.cost.total"
+LLM_COST_PROMPT: Final = "llm.cost.prompt"
+LLM_COST_COMPLETION: Final = "llm.cost.completion"
+LLM_COST_DETAILS: Final = {
+    "cached": "llm.cost.prompt_details.cache_read",
+    "cache_written": "llm.cost.prompt_details.cache_write",
+    "reasoning": "llm.cost.completion_details.reasoning",
+}
+"""US dollars, as all of `llm.cost`."""
 LLM_TOOLS: Final = "llm.tools"
 TOOL_JSON_SCHEMA: Final = "tool.json_schema"
 TOOL_NAME: Final = "tool.name"

@@ -82,9 +82,11 @@ def export(
 
 def _lines(to_format: str, runs: Iterable[RunRecord], spans: Iterable[SpanRecord]) -> Iterator[bytes]:
     if to_format == "otlp-json":
+        from agenttrace.configuration import read_configuration
         from agenttrace.export.otlp_json import write_otlp_json
+        from agenttrace.pricing import Prices
 
-        return write_otlp_json(spans)
+        return write_otlp_json(spans, Prices(read_configuration().prices))
     from agenttrace.export.jsonl import write_lines
 
     return write_lines(runs, spans)

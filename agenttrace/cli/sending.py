@@ -16,6 +16,7 @@ from agenttrace import clock
 from agenttrace.cli.output import print_json
 from agenttrace.cli.sending_scores import SentScores, send_scores, told
 from agenttrace.errors import RunNotFound, TraceNotFound
+from agenttrace.pricing import Prices
 from agenttrace.records import ExportRecord, SpanRecord, TraceSummary
 from agenttrace.store.exports import confirm, unconfirmed
 
@@ -130,8 +131,10 @@ def _to_otlp(
     confirmations: _Confirmations,
     progress: Progress,
 ) -> Sent:
+    from agenttrace.configuration import read_configuration
     from agenttrace.export.otlp import send_spans
 
+    prices = Prices(read_configuration().prices)
     total = Sent(destination=place.name, traces=len(chosen), requests=0, sent_bytes=0)
     under_way: deque[SpanRecord] = deque()
     unfinished = 0
@@ -157,7 +160,9 @@ def _to_otlp(
             confirmed = count
             progress(before + count)
 
-        result = send_spans(steps(list(group)), place.endpoint, headers=place.headers, project=project, progress=note)
+        result = send_spans(
+            steps(list(group)), place.endpoint, headers=place.headers, project=project, prices=prices, progress=note
+        )
         total = replace(
             total,
             steps=total.steps + result.steps,
@@ -183,9 +188,11 @@ def _to_phoenix(
     confirmations: _Confirmations,
     progress: Progress,
 ) -> Sent:
+    from agenttrace.configuration import read_configuration
     from agenttrace.export.phoenix_traces import StoredTrace, show_traces
 
     phoenix = _phoenix(place)
+    prices = Prices(read_configuration().prices)
     total = Sent(destination=place.name, new_spans=0)
     for start in range(0, len(chosen), PHOENIX_TRACES):
         traces = [
@@ -196,7 +203,7 @@ def _to_phoenix(
             )
             for summary in chosen[start : start + PHOENIX_TRACES]
         ]
-        result = show_traces(phoenix, traces, progress=partial(_shifted, progress, total.steps))
+        result = show_traces(phoenix, traces, prices=prices, progress=partial(_shifted, progress, total.steps))
         spans = [span for trace in traces for span in trace.spans]
         for span in spans:
             confirmations.add(span)

@@ -130,13 +130,18 @@ def _show(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
     from agenttrace.cli.sending_scores import send_scores, told
+    from agenttrace.configuration import read_configuration
     from agenttrace.export.phoenix_traces import show_traces
+    from agenttrace.pricing import Prices
 
+    prices = Prices(read_configuration().prices)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     with Progress(*columns, console=console) as progress:
         task = progress.add_task("Showing steps to Phoenix", total=sum(summary.spans for summary in chosen))
         traces = _stored(store, chosen)
-        result = show_traces(phoenix, traces, progress=lambda done: progress.update(task, completed=done))
+        result = show_traces(
+            phoenix, traces, prices=prices, progress=lambda done: progress.update(task, completed=done)
+        )
     with console.status("Showing scores …") as status:
         scores = send_scores(store, path, phoenix, chosen, status.update)
     for line in (_outcome(result), *told(scores)):

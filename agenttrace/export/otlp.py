@@ -23,8 +23,9 @@ from opentelemetry.sdk.resources import Resource
 
 from agenttrace import clock
 from agenttrace.errors import DISTRIBUTION, EndpointRefused, EndpointUnreachable, MissingExtra, UsageError
+from agenttrace.pricing import Prices
 from agenttrace.records import SpanRecord
-from agenttrace.spans.otel import readable_spans
+from agenttrace.spans.otel import TABLE_PRICES, readable_spans
 
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import ReadableSpan
@@ -100,6 +101,7 @@ def send_spans(
     *,
     headers: Mapping[str, str] | None = None,
     project: str | None = None,
+    prices: Prices = TABLE_PRICES,
     progress: Progress | None = None,
     patience_s: float = PATIENCE_S,
 ) -> SendResult:
@@ -110,6 +112,7 @@ def send_spans(
         endpoint: `http://host:port`, or with the path that takes traces; `/v1/traces` is added unless it ends so.
         headers: sent with each request, for keys. Never shown in an error.
         project: where Phoenix files the spans; None leaves it to the endpoint.
+        prices: by which model calls carry their cost.
         progress: called after each request with the number of steps acknowledged so far.
         patience_s: how long one request is tried again while nobody listens or the endpoint answers 429 or 5xx.
 
@@ -123,7 +126,7 @@ def send_spans(
     steps = span_count = requests = sent_bytes = rejected = 0
     reason = ""
     with _Client(endpoint, headers or {}, patience_s) as client:
-        for batch in _batches(spans, resource, encode):
+        for batch in _batches(spans, resource, prices, encode):
             body = batch.body()
             answer = client.post(body)
             steps, span_count, requests = steps + len(batch.parts), span_count + batch.spans, requests + 1
@@ -151,11 +154,11 @@ def require_encoder() -> Encoder:
     return lambda spans: encode_spans(spans).SerializeToString()
 
 
-def _batches(spans: Iterable[SpanRecord], resource: Resource, encode: Encoder) -> Iterator[_Batch]:
+def _batches(spans: Iterable[SpanRecord], resource: Resource, prices: Prices, encode: Encoder) -> Iterator[_Batch]:
     parts: list[bytes] = []
     size = count = 0
     for span in spans:
-        readable = list(readable_spans(span, resource))
+        readable = list(readable_spans(span, resource, prices))
         part = encode(readable)
         if parts and (size + len(part) > MAX_BATCH_BYTES or count + len(readable) > MAX_BATCH_SPANS):
             yield _Batch(parts=tuple(parts), spans=count)

@@ -16,13 +16,14 @@ from opentelemetry.sdk.resources import Resource
 
 from agenttrace.errors import MissingExtra
 from agenttrace.export.otlp import SERVICE
+from agenttrace.pricing import Prices
 from agenttrace.records import SpanRecord
-from agenttrace.spans.otel import readable_spans
+from agenttrace.spans.otel import TABLE_PRICES, readable_spans
 
 IDS = ("traceId", "spanId", "parentSpanId")
 
 
-def write_otlp_json(spans: Iterable[SpanRecord]) -> Iterator[bytes]:
+def write_otlp_json(spans: Iterable[SpanRecord], prices: Prices = TABLE_PRICES) -> Iterator[bytes]:
     """One line a step, with its phases and attempts. Raises `MissingExtra` where the encoder is not installed."""
     try:
         from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
@@ -31,7 +32,7 @@ def write_otlp_json(spans: Iterable[SpanRecord]) -> Iterator[bytes]:
     to_dict = import_module("google.protobuf.json_format").MessageToDict  # ships no types
     resource = Resource({SERVICE: "agenttrace"})
     for span in spans:
-        request = to_dict(encode_spans(list(readable_spans(span, resource))), use_integers_for_enums=True)
+        request = to_dict(encode_spans(list(readable_spans(span, resource, prices))), use_integers_for_enums=True)
         for found in _spans(request):
             found |= {name: base64.b64decode(found[name]).hex() for name in IDS if name in found}
         yield orjson.dumps(request, option=orjson.OPT_APPEND_NEWLINE)

@@ -19,8 +19,9 @@ from agenttrace import clock
 from agenttrace.errors import PhoenixIncomplete
 from agenttrace.export.otlp import Progress, send_spans
 from agenttrace.export.phoenix import POLL_S, Phoenix, call, not_understood
+from agenttrace.pricing import Prices
 from agenttrace.records import SpanRecord
-from agenttrace.spans.otel import readable_spans
+from agenttrace.spans.otel import TABLE_PRICES, readable_spans
 
 STALL_S = 30.0
 """How long Phoenix may keep nothing new of what was sent."""
@@ -72,6 +73,7 @@ def show_traces(
     phoenix: Phoenix,
     traces: Iterable[StoredTrace],
     *,
+    prices: Prices = TABLE_PRICES,
     progress: Progress | None = None,
     stall_s: float = STALL_S,
 ) -> ShowResult:
@@ -80,6 +82,7 @@ def show_traces(
     Args:
         phoenix: where to.
         traces: taken one by one, so that a generator's records are never all in memory.
+        prices: by which model calls carry their cost.
         progress: called with the number of steps that Phoenix has so far.
         stall_s: how long Phoenix may keep nothing new.
 
@@ -92,7 +95,7 @@ def show_traces(
         wanted = {shown.trace.trace_id: shown.all_ids for shown in chunk}
         kept = _kept(phoenix, wanted)
         _forget_unfinished(phoenix, chunk, kept)
-        _send_lacking(phoenix, chunk, kept)
+        _send_lacking(phoenix, chunk, kept, prices)
         steps, total = sum(len(shown.trace.spans) for shown in chunk), sum(map(len, wanted.values()))
         for count in _counts_until_kept(phoenix, wanted, stall_s):
             if progress:
@@ -133,7 +136,9 @@ def _forget_unfinished(phoenix: Phoenix, chunk: Sequence[_Shown], kept: dict[str
             kept[span.trace_id] -= {span.span_id}
 
 
-def _send_lacking(phoenix: Phoenix, chunk: Sequence[_Shown], kept: Mapping[str, frozenset[str]]) -> None:
+def _send_lacking(
+    phoenix: Phoenix, chunk: Sequence[_Shown], kept: Mapping[str, frozenset[str]], prices: Prices
+) -> None:
     for project, members in groupby(chunk, key=lambda shown: shown.trace.project):
         lacking = [
             span
@@ -141,7 +146,7 @@ def _send_lacking(phoenix: Phoenix, chunk: Sequence[_Shown], kept: Mapping[str, 
             for span in shown.trace.spans
             if not kept[shown.trace.trace_id].issuperset(shown.span_ids[span.span_id])
         ]
-        send_spans(lacking, phoenix.address, project=project, headers=phoenix.headers)
+        send_spans(lacking, phoenix.address, project=project, prices=prices, headers=phoenix.headers)
 
 
 def _counts_until_kept(phoenix: Phoenix, wanted: Mapping[str, frozenset[str]], stall_s: float) -> Iterator[int]:

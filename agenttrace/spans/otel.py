@@ -14,6 +14,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import SpanContext, SpanKind, Status, StatusCode, TraceFlags
 
 from agenttrace import semconv
+from agenttrace.pricing import Prices, priced_model
 from agenttrace.records import AttemptRecord, PhaseTiming, SpanRecord
 from agenttrace.spans.messages import Value, as_text, message_attributes, tool_attributes
 
@@ -33,12 +34,14 @@ SCOPE = InstrumentationScope("agenttrace")
 
 NS = 1e9
 
+TABLE_PRICES = Prices()
 
-def readable_spans(span: SpanRecord, resource: Resource) -> Iterator[ReadableSpan]:
+
+def readable_spans(span: SpanRecord, resource: Resource, prices: Prices = TABLE_PRICES) -> Iterator[ReadableSpan]:
     """The spans of one finished step: first itself, then its phases and attempts."""
     context = _context(span.trace_id, int(span.span_id, 16))
     parent = None if span.parent_id is None else _context(span.trace_id, int(span.parent_id, 16))
-    yield _span(span.name, context, parent, resource, _attributes(span), span.start_ns, span.end_ns or span.start_ns,
+    yield _span(span.name, context, parent, resource, _attributes(span, prices), span.start_ns, span.end_ns or span.start_ns,
                 events=[Event(event.name, {"data": as_text(event.data)}, event.at_ns) for event in span.events],
                 status=_status(span))  # fmt: skip
     for name, attributes, start_ns, end_ns in [*_phase_children(span), *_attempt_children(span)]:
@@ -89,7 +92,7 @@ def _status(span: SpanRecord) -> Status:
     return Status(StatusCode.OK if span.state == "ok" else StatusCode.UNSET)
 
 
-def _attributes(span: SpanRecord) -> Attributes:
+def _attributes(span: SpanRecord, prices: Prices) -> Attributes:
     attributes: Attributes = {
         semconv.SPAN_KIND: KINDS.get(span.kind, "CHAIN"),
         semconv.RUN_ID: span.run_id,
@@ -97,6 +100,7 @@ def _attributes(span: SpanRecord) -> Attributes:
     }
     for group in (_io, _labels, _model, _usage, _settings, _prompt, _phases, _tool, _documents):
         attributes.update(group(span))
+    attributes.update(_cost(span, prices))
     return attributes
 
 
@@ -136,13 +140,11 @@ def _model(span: SpanRecord) -> Iterator[tuple[str, Value]]:
     if span.model:
         yield semconv.LLM_MODEL, span.model
     for dimension, key in (("model.requested", semconv.REQUEST_MODEL), ("model.served", semconv.RESPONSE_MODEL)):
-        setting = span.settings.get(dimension)
-        if setting and isinstance(setting.value, str):
-            yield key, setting.value
-    provider = span.settings.get("provider")
-    if provider and isinstance(provider.value, str):
-        yield semconv.PROVIDER, provider.value
-        yield semconv.LLM_PROVIDER, provider.value
+        if name := _text(span, dimension):
+            yield key, name
+    if provider := _text(span, "provider"):
+        yield semconv.PROVIDER, provider
+        yield semconv.LLM_PROVIDER, provider
     if span.finish_reason:
         yield semconv.LLM_FINISH_REASON, span.finish_reason
         yield semconv.FINISH_REASONS, (span.finish_reason,)
@@ -159,6 +161,26 @@ def _usage(span: SpanRecord) -> Iterator[tuple[str, Value]]:
                 count = getattr(span.usage, name)
                 if count is not None:
                     yield key, count
+
+
+def _cost(span: SpanRecord, prices: Prices) -> Iterator[tuple[str, Value]]:
+    """US dollars; nothing where the tokens or the prices are not known."""
+    if span.kind != "model" or span.usage is None:
+        return
+    cost = prices.cost(span.usage, priced_model(span.settings), span.start_ns)
+    if cost is None:
+        return
+    yield semconv.LLM_COST_TOTAL, cost.total
+    yield semconv.LLM_COST_PROMPT, cost.uncached + cost.cached + cost.cache_written
+    yield semconv.LLM_COST_COMPLETION, cost.output + cost.reasoning
+    for part, key in semconv.LLM_COST_DETAILS.items():
+        if getattr(span.usage, part) is not None:
+            yield key, getattr(cost, part)
+
+
+def _text(span: SpanRecord, dimension: str) -> str | None:
+    setting = span.settings.get(dimension)
+    return setting.value if setting and isinstance(setting.value, str) else None
 
 
 def _settings(span: SpanRecord) -> Iterator[tuple[str, Value]]:

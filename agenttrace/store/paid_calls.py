@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import duckdb
 
-from agenttrace.pricing import PricedModel
-from agenttrace.records import SettingValue, Usage
+from agenttrace.pricing import PricedModel, priced_model
+from agenttrace.records import Usage
 from agenttrace.spending import PaidCall
 from agenttrace.store.stored_settings import NO_SETTINGS, read_settings
 
@@ -19,7 +17,6 @@ SELECT
     spans.start_ns,
     spans.state = 'ok' AS is_answered,
     spans.settings,
-    [spans.model_served, spans.model_requested] AS models,
     input_tokens,
     output_tokens,
     cached_tokens,
@@ -42,20 +39,19 @@ def read_paid_calls(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple
     """In the order of time."""
     settings = read_settings(connection, [run_id])
     rows = connection.execute(CALLS, {"run_id": run_id}).fetchall()
-    models: dict[tuple[str | None, tuple[str | None, ...]], PricedModel] = {}
+    models: dict[str | None, PricedModel] = {}
     calls = []
-    for call_site, trace_id, case, start_ns, is_answered, text, names, *counts in rows:
-        key = text, tuple(names)
-        if key not in models:
+    for call_site, trace_id, case, start_ns, is_answered, text, *counts in rows:
+        if text not in models:
             told = settings.get(text, NO_SETTINGS)
-            models[key] = _model({**told.shared, **told.own}, names)
+            models[text] = priced_model({**told.shared, **told.own})
         calls.append(
             PaidCall(
                 call_site=call_site,
                 trace_id=trace_id,
                 case=case,
                 start_ns=start_ns,
-                model=models[key],
+                model=models[text],
                 usage=Usage(**dict(zip(USAGE, counts, strict=True))),
                 is_answered=is_answered,
             )
@@ -64,16 +60,3 @@ def read_paid_calls(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple
 
 
 USAGE = ("input", "output", "cached", "cache_written", "reasoning", "total")
-
-
-def _model(settings: Mapping[str, SettingValue], names: list[str | None]) -> PricedModel:
-    def text(dimension: str) -> str | None:
-        setting = settings.get(dimension)
-        return setting.value if setting is not None and isinstance(setting.value, str) else None
-
-    return PricedModel(
-        names=tuple(dict.fromkeys(name for name in names if name)),
-        provider=text("provider"),
-        endpoint=text("endpoint"),
-        service_tier=text("service_tier"),
-    )

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypedDict
 
 import pytest
 from langchain.agents import create_agent
+from langchain_core.language_models import LangSmithParams
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
@@ -129,13 +130,20 @@ def record_conversation(store: Path) -> None:
         asyncio.run(cancel())
 
 
+class OpenAIModel(FakeModel):
+    """Says that it is OpenAI's, whose prices are known."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return LangSmithParams(ls_provider="openai", ls_model_type="chat")
+
+
 def converse() -> None:
     history: list[BaseMessage] = [
         (HumanMessage if number % 2 else AIMessage)(f"message {number} of {MESSAGES}")
         for number in range(1, MESSAGES - 1)
     ]
     call = {"name": "weather", "args": {"city": "Oslo"}, "id": "call-1"}
-    model = FakeModel(replies=[reply("", tool_calls=[call]), reply("It is 11 degrees.")])
+    model = OpenAIModel(replies=[reply("", tool_calls=[call]), reply("It is 11 degrees.")])
     create_agent(model, [weather], name="conversation").invoke({"messages": history})  # type: ignore[call-overload]  # its overloads want a dict of Any
 
 
@@ -248,7 +256,7 @@ def test_nothing_of_a_long_conversation_is_missing(
     """Every one of 300 messages stands on the page of the call that was sent them."""
     nodes = open_trace(page, phoenix, conversation["conversation"])
     assert Counter((node.name, node.level) for node in nodes) == drawn(conversation["conversation"])
-    lines = open_step(page, "FakeModel", nth=1).splitlines()
+    lines = open_step(page, "OpenAIModel", nth=1).splitlines()
     said = [line for line in lines if line.startswith("message ")]
     assert said == [f"message {number} of {MESSAGES}" for number in range(1, MESSAGES - 1)]
     assert "Tool Result: call-1" in lines
@@ -259,16 +267,21 @@ def test_nothing_of_a_long_conversation_is_missing(
 def test_tokens_and_cost_are_told_apart(
     page: Page, phoenix: Phoenix, conversation: dict[str, tuple[SpanRecord, ...]]
 ) -> None:
-    """What came from the cache and what was reasoning are not counted as the rest, and each has its price."""
+    """Cached and reasoning tokens are not counted as the rest; Phoenix's cost and ours, from other tables, are the same."""
     open_trace(page, phoenix, conversation["conversation"])
-    open_step(page, "FakeModel", nth=1)
+    open_step(page, "OpenAIModel", nth=1)
     page.get_by_test_id("span-header-row").get_by_text("4,300", exact=True).hover()
     tip = page.get_by_role("tooltip")
     tip.get_by_text("Reasoning").wait_for()
     rows = [line for line in tip.inner_text().splitlines() if line.strip()]
     counts = {kind: rows[rows.index(kind) + 1].strip() for kind in ("Input", "Cache read", "Output", "Reasoning")}
     assert counts == {"Input": "1,000", "Cache read": "3,000", "Output": "100", "Reasoning": "200"}
-    assert "$" in rows[rows.index("Cost") + 1]
+    assert rows[rows.index("Cost") + 1].strip() == "$0.0006"
+    details = page.get_by_test_id("span-details")
+    details.get_by_role("button", name="Attributes").click()
+    details.get_by_text("llm.cost.total").wait_for()
+    lines = [line.strip() for line in details.inner_text().splitlines() if line.strip()]
+    assert lines[lines.index("llm.cost.total") + 1] == "0.000555"
 
 
 def test_a_tool_call_has_its_arguments_and_its_result(
@@ -276,7 +289,7 @@ def test_a_tool_call_has_its_arguments_and_its_result(
 ) -> None:
     """At the model that asked for it, with its id, and at the tool."""
     open_trace(page, phoenix, conversation["conversation"])
-    asked = open_step(page, "FakeModel")
+    asked = open_step(page, "OpenAIModel")
     assert "Tool Call: call-1" in asked
     assert '"city": "Oslo"' in asked
     run = open_step(page, "weather")

@@ -11,6 +11,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import StatusCode
 
 from agenttrace import AgentTraceHandler
+from agenttrace.pricing import Price, Prices
 from agenttrace.recording import flush
 from agenttrace.records import ErrorRecord, PhaseTiming, SettingValue, Usage
 from agenttrace.spans.otel import readable_spans
@@ -95,3 +96,22 @@ def test_nothing_is_dropped_for_being_long() -> None:
     found = attributes(a_model_call(input=messages))
     assert found["llm.input_messages.0.message.content"] == "0"
     assert found["llm.input_messages.499.message.content"] == "499"
+
+
+def test_a_model_call_carries_its_cost() -> None:
+    """By the prices that are given, each kind of token by its own; where there is no price there is no cost, not zero."""
+    call = a_model_call(
+        settings={"model.served": SettingValue(value="ours", voice="served", source="response")},
+        usage=Usage(input=1000, output=200, cached=600, reasoning=50),
+    )
+    prices = Prices({"ours": Price(input=1.0, cached=0.1, output=4.0)})
+    found = dict(next(iter(readable_spans(call, RESOURCE, prices))).attributes or {})
+    costs = {key.removeprefix("llm.cost."): round(float(value), 9) for key, value in found.items() if "cost" in key}  # type: ignore[arg-type]  # costs are numbers
+    assert costs == {
+        "total": 0.00126,
+        "prompt": 0.00046,
+        "completion": 0.0008,
+        "prompt_details.cache_read": 0.00006,
+        "completion_details.reasoning": 0.0002,
+    }
+    assert not [key for key in attributes(call) if "cost" in key]
