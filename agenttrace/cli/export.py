@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
-from agenttrace.cli.options import json_option, store_option
+from agenttrace.cli.options import Moment, json_option, store_option
 from agenttrace.cli.output import unwritable
 from agenttrace.errors import RunNotFound, UsageError
 
@@ -33,6 +33,7 @@ ENDPOINTS = ("otlp", "phoenix", "arize-ax")
 )
 @click.option("--run", "run", metavar="RUN", help="Only this run: its id, the beginning of it, or its name.")
 @click.option("--trace", "trace", metavar="TRACE", help="Only this trace: its id, the beginning of it, or 'last'.")
+@click.option("--since", "since_ns", type=Moment(), metavar="TIME", help="Traces begun then or later: a date, 2h ago.")
 @click.option("-o", "--output", "file", metavar="FILE", help="The file to write. [default: standard output]")
 @click.option("--endpoint", metavar="URL", help="The backend's address. [default: from the environment]")
 @click.option("--header", "headers", metavar="NAME=VALUE", multiple=True, help="Sent with each request, for keys.")
@@ -44,6 +45,7 @@ def export(
     to_format: str,
     run: str | None,
     trace: str | None,
+    since_ns: int | None,
     file: str | None,
     endpoint: str | None,
     headers: tuple[str, ...],
@@ -52,7 +54,7 @@ def export(
     as_json: bool,
     store: str | None,
 ) -> None:
-    """Write what a store holds, or one run or trace of it, to a file, or send it to a backend.
+    """Write what a store holds, or a part of it, to a file, or send it to a backend.
 
     A file is there whole or not at all; 'agenttrace import' reads JSON Lines back. Sending again changes nothing at the
     backend; with --resume it goes on where it stopped, or where the agent's own sending did.
@@ -61,6 +63,8 @@ def export(
 
     if run is not None and trace is not None:
         raise UsageError("Both --run and --trace were given. Give one of them, or neither to export everything.")
+    if trace is not None and since_ns is not None:
+        raise UsageError("--since chooses among traces, and --trace names one. Leave one of them out.")
     if to_format in ENDPOINTS and file is not None:
         raise UsageError(f"--output names a file, and --to {to_format} sends to a backend. Leave one of them out.")
     if to_format in FILES and (endpoint or headers or project or resume):
@@ -74,9 +78,9 @@ def export(
 
             kind: Any = to_format  # one of ENDPOINTS, which are the destinations' kinds
             place = destination(kind, endpoint=endpoint, headers=headers, project=project)
-            send(opened, store, place, run=run, trace=trace, resume=resume, as_json=as_json)
+            send(opened, store, place, run=run, trace=trace, since_ns=since_ns, resume=resume, as_json=as_json)
             return
-        runs, spans = _chosen(opened, run, trace)
+        runs, spans = _chosen(opened, run, trace) if since_ns is None else _begun_since(opened, run, since_ns)
         _write(_lines(to_format, runs, spans), file)
 
 
@@ -101,6 +105,14 @@ def _chosen(store: Store, run: str | None, trace: str | None) -> tuple[Iterable[
         return list(_runs_of(store, spans)), spans
     runs = store.runs()[::-1]
     return runs, (span for record in runs for span in store.run_spans(record.run_id))
+
+
+def _begun_since(store: Store, run: str | None, since_ns: int) -> tuple[Iterable[RunRecord], Iterable[SpanRecord]]:
+    from agenttrace.cli.sending import chosen_traces
+
+    chosen = chosen_traces(store, run, None, since_ns=since_ns)
+    runs = [store.run(run_id) for run_id in dict.fromkeys(summary.run_id for summary in chosen)]
+    return runs, (span for summary in chosen for span in store.trace(summary.trace_id))
 
 
 def _runs_of(store: Store, spans: Iterable[SpanRecord]) -> Iterator[RunRecord]:

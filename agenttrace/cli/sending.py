@@ -19,6 +19,7 @@ from agenttrace.errors import RunNotFound, TraceNotFound
 from agenttrace.pricing import Prices
 from agenttrace.records import ExportRecord, SpanRecord, TraceSummary
 from agenttrace.store.exports import confirm, unconfirmed
+from agenttrace.store.filters import TraceFilter
 
 if TYPE_CHECKING:
     from agenttrace.export.destinations import Destination
@@ -51,16 +52,18 @@ class Sent:
     """Of Phoenix, which also takes what was judged."""
 
 
-def chosen_traces(store: Store, run: str | None, trace: str | None, limit: int | None = None) -> Sequence[TraceSummary]:
-    """The traces of a run, one trace, or the newest `limit` of all; oldest first, and never none."""
-    summaries = store.traces(None if run or trace else limit)
+def chosen_traces(
+    store: Store, run: str | None, trace: str | None, limit: int | None = None, since_ns: int | None = None
+) -> Sequence[TraceSummary]:
+    """The traces of a run, one trace, or the newest `limit` of all, begun at `since_ns` or later; oldest first, never none."""
     if trace is not None:
         trace_id = store.trace(trace)[0].trace_id
-        summaries = tuple(summary for summary in summaries if summary.trace_id == trace_id)
-    elif run is not None:
-        run_id = store.run(run).run_id
-        summaries = tuple(summary for summary in summaries if summary.run_id == run_id)[:limit]
+        return tuple(summary for summary in store.traces() if summary.trace_id == trace_id)
+    run_id = None if run is None else store.run(run).run_id
+    summaries = store.traces(limit, where=TraceFilter(run_id=run_id, since_ns=since_ns))
     if not summaries:
+        if since_ns is not None:
+            raise TraceNotFound("No trace has begun since then. 'agenttrace list' shows when each began.")
         if run:
             raise RunNotFound(f"The run {run} holds no trace. 'agenttrace list' shows the runs that do.")
         raise TraceNotFound("The store holds no trace yet. Record one with 'agenttrace run your_script.py'.")
@@ -74,11 +77,12 @@ def send(
     *,
     run: str | None,
     trace: str | None,
+    since_ns: int | None,
     resume: bool,
     as_json: bool,
 ) -> None:
     """Send the chosen traces, or with `resume` what the place has not confirmed of them, and print what came of it."""
-    chosen = all_chosen = chosen_traces(store, run, trace)
+    chosen = all_chosen = chosen_traces(store, run, trace, since_ns=since_ns)
     wanted: Mapping[str, frozenset[str]] | None = None
     if resume:
         wanted = unconfirmed(path, place.name)

@@ -6,6 +6,7 @@ import gzip
 import json
 import subprocess
 import sys
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from agenttrace.store.importing import import_records
-from tests.builders import a_model_call, a_run, a_span
+from tests.builders import NOON, SECOND, a_model_call, a_run, a_span
 from tests.model_server import Exchange, ModelServer, serve
 
 
@@ -131,6 +132,7 @@ def test_arize_gets_its_keys_and_its_project(filled: Path, monkeypatch: pytest.M
         (("--to", "otlp", "--endpoint", "http://127.0.0.1:1", "-o", "file"), "Leave one of them out"),
         (("--to", "otlp", "--endpoint", "ftp://127.0.0.1"), "no address"),
         (("--to", "otlp", "--endpoint", "http://127.0.0.1:1", "--run", "none"), "none"),
+        (("--to", "jsonl", "--trace", "last", "--since", "1d"), "--trace names one"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_done_is_said(
@@ -144,6 +146,27 @@ def test_what_cannot_be_done_is_said(
     assert said in result.stderr
     assert "secret" not in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_only_what_began_since_then_is_sent(store: Path) -> None:
+    """To a backend and to a file, of all runs and of one; where nothing has begun since, that is said."""
+    later = NOON + 3600 * SECOND
+    spans = [
+        a_span(1),
+        a_span(2, trace_id="b" * 32, start_ns=later, end_ns=later + SECOND),
+        a_span(3, trace_id="c" * 32, run_id="run2", start_ns=later + 1, end_ns=later + SECOND),
+    ]
+    import_records(store, [a_run(), a_run(run_id="run2", name="other")], spans)
+    since = ("--since", datetime.fromtimestamp(later / SECOND, UTC).isoformat())
+    with serve(accept) as server:
+        assert export("--to", "otlp", "--endpoint", server.url, *since).returncode == 0
+        assert export("--to", "otlp", "--endpoint", server.url, *since, "--run", "other").returncode == 0
+    assert arrived(server) == [f"{number:016x}" for number in (2, 3, 3)]
+    lines = [json.loads(line) for line in export("--to", "jsonl", *since, "--run", "nightly").stdout.splitlines()]
+    assert [line["span_id"] for line in lines if "span_id" in line] == [f"{2:016x}"]
+    nothing = export("--to", "jsonl", "--since", "2099-01-01")
+    assert nothing.returncode == 3
+    assert "since then" in nothing.stderr
 
 
 def test_otlp_json_is_what_the_collector_writes(filled: Path, tmp_path: Path) -> None:
