@@ -8,7 +8,7 @@ import click
 
 from agenttrace.cli.options import json_option, store_option
 from agenttrace.cli.output import print_json
-from agenttrace.errors import RunNotFound
+from agenttrace.errors import MissingExtra, RunNotFound
 
 if TYPE_CHECKING:
     from agenttrace.records import RunRecord
@@ -18,15 +18,21 @@ if TYPE_CHECKING:
 @click.command(short_help="Show one trace: its steps, times and phases.")
 @click.argument("trace")
 @click.option("--all", "show_all", is_flag=True, help="Every step and every model call, however many.")
+@click.option(
+    "--why", "ask_why", is_flag=True, help="What its time hangs on, and why its calls took longer than usual."
+)
 @json_option
 @store_option
-def show(trace: str, show_all: bool, as_json: bool, store: str | None) -> None:
+def show(trace: str, show_all: bool, ask_why: bool, as_json: bool, store: str | None) -> None:
     """Show one trace: its steps as a tree with a bar of time each, and the phases of its model calls.
 
     TRACE is an id, the beginning of one, or 'last'.
     """
     from agenttrace.store.reading import open_store
 
+    if ask_why:
+        _explain(trace, as_json, store)
+        return
     with open_store(store) as opened:
         spans = opened.trace(trace)
         run = None if as_json else _run(opened, spans[0].run_id)
@@ -51,3 +57,32 @@ def _run(store: Store, run_id: str) -> RunRecord | None:
         return store.run(run_id)
     except RunNotFound:
         return None
+
+
+EXPLAINED = 3
+"""Model calls that are explained: those with most time on the critical path."""
+
+
+def _explain(trace: str, as_json: bool, store: str | None) -> None:
+    try:
+        from agenttrace.phases.critical_path import critical_path, path_json
+        from agenttrace.phases.why import why
+        from agenttrace.store.reading import open_store
+        from agenttrace.store.recent_calls import read_recent_calls
+
+        with open_store(store) as opened:
+            path = critical_path(opened.trace(trace))
+            calls = path.longest("model", EXPLAINED)
+            with opened.connection() as connection:
+                whys = [why(call, read_recent_calls(connection, call)) for call in calls]
+    except ModuleNotFoundError as error:
+        raise MissingExtra("eval", "Comparing a call with earlier ones") from error
+    if as_json:
+        head = {"trace_id": path.stretches[0].span.trace_id if path.stretches else None}
+        print_json({**head, "critical_path": path_json(path), "calls": [told.as_json() for told in whys]})
+        return
+    from agenttrace.report.console import open_console, put, width_of
+    from agenttrace.report.why_report import draw_why
+
+    console = open_console()
+    put(draw_why(path, whys, width=width_of(console)), console)

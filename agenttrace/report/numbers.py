@@ -35,6 +35,11 @@ def duration(ns: float | None) -> str:
     return f"{number} {unit}" if unit else number
 
 
+def change(ns: float) -> str:
+    """A difference of durations, with its sign: "+1.1 s", "−20 ms", "0 s"."""
+    return f"+{duration(ns)}" if ns > 0 else duration(ns)
+
+
 def between(low_ns: float | None, high_ns: float | None) -> str:
     """What bounds allow: "2.1 to 2.4 s", "at least 2.1 s", "at most 2.4 s"."""
     if low_ns is None and high_ns is None:

@@ -245,7 +245,7 @@ LEFT JOIN runs USING (run_id);
 -- that ended last before that one began, and to the step itself where none below it ran.
 CREATE OR REPLACE VIEW critical_path AS
 WITH RECURSIVE walk AS (
-    SELECT trace_id, span_id, start_ns, start_ns AS from_ns, end_ns AS until_ns, true AS is_open
+    SELECT trace_id, span_id, start_ns, start_ns AS from_ns, end_ns AS until_ns, true AS is_open, true AS is_whole
     FROM spans AS root
     WHERE end_ns IS NOT NULL
         AND NOT EXISTS (FROM spans AS above WHERE above.trace_id = root.trace_id AND above.span_id = root.parent_id)
@@ -256,7 +256,8 @@ WITH RECURSIVE walk AS (
         CASE step WHEN 'below' THEN last.start_ns ELSE start_ns END,
         CASE step WHEN 'own' THEN coalesce(last.end_ns, start_ns) WHEN 'below' THEN last.start_ns ELSE start_ns END,
         CASE step WHEN 'own' THEN until_ns WHEN 'below' THEN last.end_ns ELSE last.start_ns END,
-        step != 'own'
+        step != 'own',
+        step = 'below'
     FROM (
         SELECT
             walk.trace_id,
@@ -267,7 +268,9 @@ WITH RECURSIVE walk AS (
                 {'span_id': child.span_id,
                  'start_ns': greatest(child.start_ns, walk.start_ns),
                  'end_ns': least(child.end_ns, walk.until_ns)},
-                (least(child.end_ns, walk.until_ns), child.start_ns, child.span_id)
+                -- One that had ended, rather than one that was still running.
+                (least(child.end_ns, walk.until_ns), walk.is_whole OR child.end_ns <= walk.until_ns, child.start_ns,
+                 child.span_id)
             ) FILTER (child.span_id IS NOT NULL) AS last
         FROM walk
         LEFT JOIN spans AS child
