@@ -77,7 +77,7 @@ quality: install ## format, lint, types, imports
 	@$(BIN)/lint-imports
 
 pictures: phoenix ## take the pictures in the docs anew (needs Chromium)
-	@AGENTTRACE_PICTURES=1 $(BIN)/python -m pytest -q tests/end_to_end/test_phoenix_pages.py tests/end_to_end/test_phoenix_evaluations.py
+	@AGENTTRACE_PICTURES=1 $(BIN)/python -m pytest -q tests/end_to_end/test_phoenix_pages.py tests/end_to_end/test_phoenix_evaluations.py tests/end_to_end/test_server_spans.py
 
 docs: install ## write the pages that are made from code
 	@$(BIN)/python -m tests.store.schema_page

@@ -6,8 +6,7 @@ here, so showing twice changes nothing. What others put into a dataset is left a
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
@@ -18,7 +17,8 @@ import orjson
 from agenttrace.comparison.recorded_suite import RecordedSuite
 from agenttrace.export.judged import Finding, JudgedAttempt, JudgedRun
 from agenttrace.export.otlp import Progress
-from agenttrace.export.phoenix import Phoenix, call, not_understood
+from agenttrace.export.phoenix import Phoenix
+from agenttrace.export.phoenix_rest import get, pages, post, understood
 
 Object: TypeAlias = dict[str, Any]
 """JSON as Phoenix answers it; what is read of it is checked where it is asked for."""
@@ -41,14 +41,6 @@ class Experiment:
     experiment_id: str
 
 
-@contextmanager
-def _understood(phoenix: Phoenix) -> Iterator[None]:
-    try:
-        yield
-    except (ValueError, LookupError, TypeError) as error:
-        raise not_understood(phoenix, error) from error
-
-
 def show_scores(phoenix: Phoenix, judged: JudgedRun, trace_ids: Collection[str]) -> int:
     """Annotate the first span of each attempt of these traces, which Phoenix must have. Returns how many scores it has.
 
@@ -64,8 +56,8 @@ def show_scores(phoenix: Phoenix, judged: JudgedRun, trace_ids: Collection[str])
     ]
     for start in range(0, len(annotations), ANNOTATIONS_AT_A_TIME):
         part = annotations[start : start + ANNOTATIONS_AT_A_TIME]
-        with _understood(phoenix):
-            _post(phoenix, "/v1/span_annotations?sync=true", {"data": part})
+        with understood(phoenix):
+            post(phoenix, "/v1/span_annotations?sync=true", {"data": part})
     return len(annotations)
 
 
@@ -78,7 +70,7 @@ def show_experiment(phoenix: Phoenix, judged: JudgedRun, progress: Progress | No
     suite = judged.suite
     if suite is None or not judged.is_complete:
         return None
-    with _understood(phoenix):
+    with understood(phoenix):
         found = _experiment(phoenix, judged, suite)
         if found is None:
             # Only now: a run that is there has its own version of the dataset, whatever the suite's cases have become.
@@ -113,8 +105,8 @@ def _result(finding: Finding) -> Object:
 
 def _experiment(phoenix: Phoenix, judged: JudgedRun, suite: RecordedSuite) -> Experiment | None:
     """The experiment that was made of this run before."""
-    for dataset in _pages(phoenix, f"/v1/datasets?name={quote(suite.name)}"):
-        for experiment in _pages(phoenix, f"/v1/datasets/{quote(dataset['id'])}/experiments"):
+    for dataset in pages(phoenix, f"/v1/datasets?name={quote(suite.name)}"):
+        for experiment in pages(phoenix, f"/v1/datasets/{quote(dataset['id'])}/experiments"):
             if experiment["metadata"].get(RUN) == judged.run.run_id:
                 return Experiment(dataset_id=dataset["id"], experiment_id=experiment["id"])
     return None
@@ -124,7 +116,7 @@ def _dataset(phoenix: Phoenix, judged: JudgedRun, suite: RecordedSuite) -> str:
     """The id of the suite's dataset, which has an example for each case of the run when this returns."""
     there: Mapping[str, Object] = {}
     dataset_id = ""
-    for dataset in _pages(phoenix, f"/v1/datasets?name={quote(suite.name)}"):
+    for dataset in pages(phoenix, f"/v1/datasets?name={quote(suite.name)}"):
         dataset_id = dataset["id"]
         there = _examples(phoenix, dataset_id)
     # Of a case's attempts the last one that was recorded: that it was given the same each time is the suite's promise.
@@ -137,7 +129,7 @@ def _dataset(phoenix: Phoenix, judged: JudgedRun, suite: RecordedSuite) -> str:
     ]
     if not lacking:
         return dataset_id
-    uploaded = _post(
+    uploaded = post(
         phoenix,
         "/v1/datasets/upload?sync=true",
         {
@@ -167,13 +159,13 @@ def _input(attempt: JudgedAttempt) -> Object:
 
 def _examples(phoenix: Phoenix, dataset_id: str) -> Mapping[str, Object]:
     """By the id that they were given, which of ours is the case's."""
-    answer = _get(phoenix, f"/v1/datasets/{quote(dataset_id)}/examples")
+    answer = get(phoenix, f"/v1/datasets/{quote(dataset_id)}/examples")
     return {example["id"]: example for example in answer["data"]["examples"]}
 
 
 def _new_experiment(phoenix: Phoenix, judged: JudgedRun, suite: RecordedSuite, dataset_id: str) -> str:
     run = judged.run
-    created = _post(
+    created = post(
         phoenix,
         f"/v1/datasets/{quote(dataset_id)}/experiments",
         {
@@ -192,23 +184,21 @@ def _complete(phoenix: Phoenix, judged: JudgedRun, experiment: Experiment, progr
     nodes = {case: example["node_id"] for case, example in _examples(phoenix, experiment.dataset_id).items()}
     run_ids = {
         (run["dataset_example_id"], run["repetition_number"]): run["id"]
-        for run in _pages(phoenix, f"{path}/runs?limit={PAGE}")
+        for run in pages(phoenix, f"{path}/runs?limit={PAGE}")
     }
     known = {
         (run["example_id"], run["repetition_number"]): {told["name"]: told for told in run["annotations"]}
-        for run in (
-            _get(phoenix, f"{path}/json") if run_ids else ()
-        )  # of one without runs Phoenix says that it is none
+        for run in (get(phoenix, f"{path}/json") if run_ids else ())  # of one without runs Phoenix says that it is none
     }
     for count, attempt in enumerate(judged.attempts, 1):
         place = (nodes[attempt.case], attempt.repetition)
         start, end = _times(judged, attempt)
         if place not in run_ids:
-            run_ids[place] = _post(phoenix, f"{path}/runs", _run(attempt, place[0], start, end))["id"]
+            run_ids[place] = post(phoenix, f"{path}/runs", _run(attempt, place[0], start, end))["id"]
         for finding in attempt.findings:
             if not _is_known(finding, known.get(place, {})):
                 evaluation = _evaluation(finding, end) | {"experiment_run_id": run_ids[place]}
-                _post(phoenix, "/v1/experiment_evaluations", evaluation)
+                post(phoenix, "/v1/experiment_evaluations", evaluation)
         if progress:
             progress(count)
 
@@ -248,22 +238,3 @@ def _times(judged: JudgedRun, attempt: JudgedAttempt) -> tuple[str, str]:
         datetime.fromtimestamp(ns / 1e9, UTC).isoformat() for ns in (span.start_ns, span.end_ns or span.start_ns)
     )
     return start, end
-
-
-def _pages(phoenix: Phoenix, path: str) -> Iterator[Object]:
-    """All that a list of Phoenix's holds, page by page."""
-    cursor: str | None = ""
-    while cursor is not None:
-        joined = "&" if "?" in path else "?"
-        answer = _get(phoenix, f"{path}{joined}cursor={quote(cursor)}" if cursor else path)
-        yield from answer["data"]
-        cursor = answer.get("next_cursor")
-
-
-def _get(phoenix: Phoenix, path: str) -> Any:
-    return orjson.loads(call(phoenix.address, "GET", path, headers=phoenix.headers))
-
-
-def _post(phoenix: Phoenix, path: str, body: Object) -> Any:
-    """Returns the `data` of the answer."""
-    return orjson.loads(call(phoenix.address, "POST", path, orjson.dumps(body), phoenix.headers))["data"]

@@ -19,6 +19,7 @@ from agenttrace import clock
 from agenttrace.errors import PhoenixIncomplete
 from agenttrace.export.otlp import Progress, send_spans
 from agenttrace.export.phoenix import POLL_S, Phoenix, call, not_understood
+from agenttrace.export.phoenix_rest import pages, post, understood
 from agenttrace.pricing import Prices
 from agenttrace.records import SpanRecord
 from agenttrace.spans.otel import TABLE_PRICES, readable_spans
@@ -100,6 +101,7 @@ def show_traces(
         for count in _counts_until_kept(phoenix, wanted, stall_s):
             if progress:
                 progress(done_steps + steps * count // total)
+        _file(phoenix, chunk, kept)
         done_steps, trace_count, span_count = done_steps + steps, trace_count + len(chunk), span_count + total
         sent += sum(len(ids - kept[trace_id]) for trace_id, ids in wanted.items())
     return ShowResult(traces=trace_count, spans=span_count, sent=sent)
@@ -147,6 +149,24 @@ def _send_lacking(
             if not kept[shown.trace.trace_id].issuperset(shown.span_ids[span.span_id])
         ]
         send_spans(lacking, phoenix.address, project=project, prices=prices, headers=phoenix.headers)
+
+
+def _file(phoenix: Phoenix, chunk: Sequence[_Shown], kept: Mapping[str, frozenset[str]]) -> None:
+    """Move new traces to their project that Phoenix filed elsewhere: it goes by a trace's first span, and a model server
+    may have sent that. Where a trace of ours was before, somebody may have put it.
+    """
+    new = {shown.trace.trace_id: shown.trace for shown in chunk if not kept[shown.trace.trace_id] & shown.all_ids}
+    answers = _ask(phoenix, dict.fromkeys(new, "project { name }"))
+    astray = [trace for trace_id, trace in new.items() if answers[trace_id]["project"]["name"] != trace.project]
+    if not astray:
+        return
+    with understood(phoenix):
+        known = {project["name"] for project in pages(phoenix, "/v1/projects")}
+        for project in {trace.project for trace in astray} - known:
+            post(phoenix, "/v1/projects", {"name": project})
+        for trace in astray:  # one by one: Phoenix moves no traces of several projects at once
+            move = {"trace_identifiers": [trace.trace_id], "destination_project_identifier": trace.project}
+            post(phoenix, "/v1/traces/transfer", move)
 
 
 def _counts_until_kept(phoenix: Phoenix, wanted: Mapping[str, frozenset[str]], stall_s: float) -> Iterator[int]:
