@@ -241,6 +241,9 @@ class TraceSummary:
     spans: int
     usage: Usage
     cost_usd: float | None = None
+    """Filled where costs were asked for; None where the cost of one of its calls is unknown."""
+    known_usd: float | None = None
+    """What is known of it, where costs were asked for."""
     resumes: str | None = None
     session: str | None = None
     user: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,8 +13,15 @@ from agenttrace.cli.output import print_json
 from agenttrace.errors import UsageError
 from agenttrace.records import RunRecord, TraceSummary
 
+if TYPE_CHECKING:
+    from agenttrace.store.filters import TraceFilter
+    from agenttrace.store.reading import Store
+
 SHOWN = 30
 """Lines that are drawn unless a number is asked for: a screen. JSON is for machines, and holds all."""
+
+SHOWN_AS_JSON = 1_000
+"""Of the dearest, unless a number is asked for: each is priced call by call."""
 
 
 @click.command(short_help="List traces, newest first.")
@@ -31,12 +38,25 @@ SHOWN = 30
 @click.option("--min-duration", "min_ns", type=Duration(), metavar="TIME", help="That took so long: 500ms, 2s, 1m.")
 @click.option("--max-duration", "max_ns", type=Duration(), metavar="TIME", help="That took no longer.")
 @click.option("--min-tokens", type=click.IntRange(min=1), metavar="N", help="Whose model calls used so many in all.")
+@click.option("--failed", "has_failed", is_flag=True, default=None, help="That ended in an error, or was timed out.")
+@click.option("--slow", "is_slow", is_flag=True, help="The slowest first.")
+@click.option(
+    "--expensive", "is_expensive", is_flag=True, help="The dearest first, with their cost; of known cost only."
+)
 @click.option("--limit", type=click.IntRange(min=1), metavar="N", help=f"At most N. [default: {SHOWN}, as JSON all]")
 @click.option("--offset", type=click.IntRange(min=0), default=0, metavar="N", help="Leave out the first N.")
 @json_option
 @store_option
 def list_traces(
-    of_runs: bool, run: str | None, limit: int | None, offset: int, as_json: bool, store: str | None, **filters: Any
+    of_runs: bool,
+    run: str | None,
+    is_slow: bool,
+    is_expensive: bool,
+    limit: int | None,
+    offset: int,
+    as_json: bool,
+    store: str | None,
+    **filters: Any,
 ) -> None:
     """List the traces of a store, newest first, each with its time, steps and tokens.
 
@@ -46,8 +66,10 @@ def list_traces(
     from agenttrace.store.reading import open_store
 
     where = TraceFilter(**filters)
-    if of_runs and (run is not None or any(where.given())):
+    if of_runs and (run is not None or is_slow or is_expensive or any(where.given())):
         raise UsageError("--runs lists runs, and the conditions are on traces. Leave --runs or the conditions out.")
+    if is_slow and is_expensive:
+        raise UsageError("--slow and --expensive are two orders. Leave one of them out.")
     # One more than is drawn, to know whether there are more.
     wanted = limit if as_json or limit is not None else SHOWN + 1
     with open_store(store) as opened:
@@ -55,11 +77,35 @@ def list_traces(
             _print_runs(opened.runs(wanted, offset=offset), limit, as_json)
         else:
             where = where if run is None else replace(where, run_id=opened.run(run).run_id)
-            found = opened.traces(wanted, offset=offset, where=where)
-            _print_traces(found, limit, as_json, is_part=offset > 0 or any(where.given()))
+            if is_expensive:
+                found = _dearest(opened, wanted, offset, where)
+            else:
+                found = opened.traces(wanted, offset=offset, where=where, order="slowest" if is_slow else "newest")
+            _print_traces(found, limit, as_json, is_part=offset > 0 or is_expensive or any(where.given()))
         lost = sum(counter.dropped for counter in opened.counters())
     if lost:
         click.echo(f"{lost} records could not be kept. 'agenttrace doctor' says why.", err=True)
+
+
+def _dearest(opened: Store, wanted: int | None, offset: int, where: TraceFilter) -> tuple[TraceSummary, ...]:
+    """The dearest first; a cost that is not known in full stays unknown, and counts as what is known of it."""
+    from agenttrace.configuration import read_configuration
+    from agenttrace.pricing import Prices
+    from agenttrace.store.filters import TraceFilter
+    from agenttrace.store.trace_costs import dearest_traces
+
+    among = [trace.trace_id for trace in opened.traces(where=where)] if any(where.given()) else None
+    most = offset + (SHOWN_AS_JSON if wanted is None else wanted)
+    with opened.connection() as connection:
+        costs = {
+            item.name: item for item in dearest_traces(connection, Prices(read_configuration().prices), most, among)
+        }
+    ids = list(costs)[offset:]
+    traces = {trace.trace_id: trace for trace in opened.traces(where=TraceFilter(trace_ids=ids))}
+    return tuple(
+        replace(traces[trace_id], cost_usd=costs[trace_id].total, known_usd=costs[trace_id].cost.total)
+        for trace_id in ids
+    )
 
 
 def _print_traces(traces: Sequence[TraceSummary], limit: int | None, as_json: bool, *, is_part: bool) -> None:

@@ -16,7 +16,7 @@ from agenttrace.records import RunRecord, SpanRecord, TraceSummary
 from agenttrace.report.drawing import MAX_WIDTH, NAME_LIMIT, Column, error_text, state_text, step_name, table
 from agenttrace.report.escaping import visible
 from agenttrace.report.hints import show_command
-from agenttrace.report.numbers import NOTHING, count, duration, moment, quantity
+from agenttrace.report.numbers import NOTHING, count, duration, moment, money, quantity
 from agenttrace.report.phase_table import draw_call
 from agenttrace.report.trace_tree import draw_tree, most_telling
 
@@ -60,6 +60,7 @@ def put(drawing: RenderableType, console: Console) -> None:
 def draw_list(traces: Sequence[TraceSummary], *, width: int = 80) -> RenderableType:
     """Traces one a line, in the order given."""
     has_states = any(trace.state != "ok" for trace in traces)
+    has_costs = any(trace.known_usd is not None for trace in traces)
     labels = [name for name in ("session", "user") if width >= WIDE and any(getattr(trace, name) for trace in traces)]
     columns = [
         Column(title="trace"),
@@ -71,13 +72,16 @@ def draw_list(traces: Sequence[TraceSummary], *, width: int = 80) -> RenderableT
         Column(title="took", is_number=True),
         Column(title="steps", is_number=True),
         Column(title="tokens", is_number=True),
+        *([Column(title="cost", is_number=True)] if has_costs else []),
     ]
-    drawn = table(columns, [_trace_row(trace, width, has_states, labels) for trace in traces])
+    drawn = table(columns, [_trace_row(trace, width, has_states, labels, has_costs) for trace in traces])
     drawn.width = width
     return drawn
 
 
-def _trace_row(trace: TraceSummary, width: int, has_states: bool, labels: Sequence[str]) -> list[Text | str]:
+def _trace_row(
+    trace: TraceSummary, width: int, has_states: bool, labels: Sequence[str], has_costs: bool
+) -> list[Text | str]:
     usage = trace.usage
     tokens = " → ".join("?" if number is None else count(number) for number in (usage.input, usage.output))
     return [
@@ -90,6 +94,7 @@ def _trace_row(trace: TraceSummary, width: int, has_states: bool, labels: Sequen
         NOTHING if trace.end_ns is None else duration(trace.end_ns - trace.start_ns),
         count(trace.spans),
         NOTHING if usage.input is None and usage.output is None else tokens,
+        *([f"{'' if trace.cost_usd is not None else '≥ '}{money(trace.known_usd)}"] if has_costs else []),
     ]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 
 import orjson
@@ -68,6 +68,8 @@ CONDITIONS = {
         )
     """,
     "text": WITH_TEXT,
+    "has_failed": "state IN ('error', 'timed_out') = $has_failed",
+    "trace_ids": "trace_id IN (SELECT unnest($trace_ids))",
 }
 
 
@@ -91,6 +93,17 @@ class TraceFilter:
     min_tokens: int | None = None
     text: str | None = None
     """A part of a name, input, output, metadata or error message, in any case of letters."""
+    has_failed: bool | None = None
+    """Whether it ended in an error or was timed out."""
+    trace_ids: Sequence[str] | None = None
+
+    def candidates(self) -> str | None:
+        """SQL that finds all traces that may fit by less than looking at every trace; None where there is none."""
+        if self.trace_ids is not None:
+            return "SELECT unnest($trace_ids) AS trace_id"
+        if self.has_failed:
+            return "SELECT DISTINCT trace_id FROM spans WHERE state IN ('error', 'timed_out')"
+        return None
 
     def given(self) -> Iterator[str]:
         """The names of what is asked for."""
@@ -105,6 +118,8 @@ class TraceFilter:
         values = {name: getattr(self, name) for name in self.given()}
         if self.text is not None:
             values["text"] = orjson.dumps(self.text.lower())[1:-1].decode()  # as it stands within JSON
+        if self.trace_ids is not None:
+            values["trace_ids"] = list(self.trace_ids)
         return values
 
 

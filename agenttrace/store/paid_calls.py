@@ -1,6 +1,8 @@
-"""The model calls of a run, or of all runs, as far as their cost goes."""
+"""Model calls, as far as their cost goes."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import duckdb
 
@@ -27,18 +29,32 @@ FROM spans
 LEFT JOIN (
     SELECT trace_id, any_value(metadata ->> 'case') AS case_id
     FROM spans
-    WHERE run_id = $run_id AND parent_id IS NULL
+    WHERE <condition> AND parent_id IS NULL
     GROUP BY trace_id
 ) AS roots USING (trace_id)
-WHERE run_id = $run_id AND kind = 'model'
+WHERE <condition> AND kind = 'model'
 ORDER BY start_ns, span_id
 """
 
 
 def read_paid_calls(connection: duckdb.DuckDBPyConnection, run_id: str) -> tuple[PaidCall, ...]:
-    """In the order of time."""
-    settings = read_settings(connection, [run_id])
-    rows = connection.execute(CALLS, {"run_id": run_id}).fetchall()
+    """Of a run, in the order of time."""
+    return _read(connection, [run_id], "run_id = $value", run_id)
+
+
+def read_calls_of_traces(connection: duckdb.DuckDBPyConnection, trace_ids: Sequence[str]) -> tuple[PaidCall, ...]:
+    """Of some traces, in the order of time."""
+    condition = "trace_id IN (SELECT unnest($value))"
+    query = f"SELECT DISTINCT run_id FROM spans WHERE {condition}"
+    runs = [run_id for (run_id,) in connection.execute(query, {"value": list(trace_ids)}).fetchall()]
+    return _read(connection, runs, condition, list(trace_ids))
+
+
+def _read(
+    connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str], condition: str, value: object
+) -> tuple[PaidCall, ...]:
+    settings = read_settings(connection, run_ids)
+    rows = connection.execute(CALLS.replace("<condition>", condition), {"value": value}).fetchall()
     models: dict[str | None, PricedModel] = {}
     calls = []
     for call_site, trace_id, case, start_ns, is_answered, text, *counts in rows:

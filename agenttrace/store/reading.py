@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, TypeAlias
 
 import duckdb
 import orjson
@@ -33,13 +33,7 @@ WHERE later.trace_id != earlier.trace_id
 
 LIST_TRACES = """
 WITH resumptions AS (<resumptions>),
-candidates AS (
-    SELECT trace_id
-    FROM (SELECT trace_id, start_ns FROM spans UNION ALL SELECT trace_id, start_ns FROM span_starts)
-    GROUP BY trace_id
-    ORDER BY min(start_ns) DESC, trace_id
-    LIMIT <candidates>
-),
+candidates AS (<candidates>),
 roots AS (
     SELECT trace_id, span_id, run_id, name, state, start_ns, end_ns, parent_id, session, "user" FROM spans
     WHERE trace_id IN (FROM candidates)
@@ -65,9 +59,10 @@ traces AS (
     GROUP BY trace_id
 ),
 listed AS (
+    SELECT *, row_number() OVER (ORDER BY <order>, trace_id) AS place
     FROM traces
     WHERE <condition>
-    ORDER BY start_ns DESC, trace_id
+    ORDER BY place
     LIMIT $limit OFFSET $offset
 )
 SELECT
@@ -85,11 +80,39 @@ LEFT JOIN runs USING (run_id)
 LEFT JOIN resumptions AS paused ON paused.resumed_in = listed.trace_id
 LEFT JOIN spans ON spans.trace_id = listed.trace_id AND spans.kind = 'model'
 GROUP BY ALL
-ORDER BY start_ns DESC, trace_id
+ORDER BY place
 """.replace("<resumptions>", RESUMPTIONS)
 
 ALL = 1 << 62
 """A limit that limits nothing."""
+
+EVERY_TRACE = "SELECT trace_id FROM spans UNION SELECT trace_id FROM span_starts"
+
+NEWEST_TRACES = """
+    SELECT trace_id
+    FROM (SELECT trace_id, start_ns FROM spans UNION ALL SELECT trace_id, start_ns FROM span_starts)
+    GROUP BY trace_id
+    ORDER BY min(start_ns) DESC, trace_id
+    LIMIT $limit + $offset
+"""
+
+# Some more than are asked for: one with a step that has not ended is not counted as slow when all is known of it.
+SLOWEST_TRACES = """
+    SELECT trace_id
+    FROM spans
+    GROUP BY trace_id
+    ORDER BY max(end_ns) - min(start_ns) DESC, trace_id
+    LIMIT $limit + $offset + 100
+"""
+
+Order: TypeAlias = Literal["newest", "slowest"]
+
+ORDERS: Mapping[Order, str] = {
+    "newest": "start_ns DESC",
+    "slowest": "end_ns - start_ns DESC NULLS LAST",
+}
+CANDIDATES: Mapping[Order, str] = {"newest": NEWEST_TRACES, "slowest": SLOWEST_TRACES}
+"""The traces that may be listed where nothing narrows them: only these are looked at."""
 
 
 def open_store(path: str | os.PathLike[str] | None = None) -> Store:
@@ -129,12 +152,17 @@ class Store:
             return find_run(connection, ref)
 
     def traces(
-        self, limit: int | None = None, *, offset: int = 0, where: TraceFilter = EVERYTHING
+        self,
+        limit: int | None = None,
+        *,
+        offset: int = 0,
+        where: TraceFilter = EVERYTHING,
+        order: Order = "newest",
     ) -> tuple[TraceSummary, ...]:
-        """Newest first, with the tokens of their model calls; a count that no call reported is None."""
-        # Without a condition only the newest need be looked at.
-        candidates = str(ALL) if any(where.given()) else "$limit + $offset"
+        """In order, with the tokens of their model calls; a count that no call reported is None."""
+        candidates = where.candidates() or (EVERY_TRACE if any(where.given()) else CANDIDATES[order])
         query = LIST_TRACES.replace("<condition>", where.condition()).replace("<candidates>", candidates)
+        query = query.replace("<order>", ORDERS[order])
         with self._connection() as connection:
             rows = _rows(connection, query, limit=limit or ALL, offset=offset, **where.parameters())
             roots = _roots(connection, [row["root_id"] for row in rows])

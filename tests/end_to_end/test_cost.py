@@ -104,3 +104,13 @@ def test_a_store_without_model_calls(store: Path) -> None:
     result = agenttrace("cost")
     assert (result.returncode, result.stdout) == (0, "")
     assert "no model call" in result.stderr
+
+
+def test_the_dearest_traces_are_listed_first(project: Path) -> None:
+    """`list --expensive` puts known costs first, says what is only known in part, and leaves out what has no price."""
+    listed = json.loads(agenttrace("list", "--expensive", "--json").stdout)
+    assert [trace["trace_id"] for trace in listed] == [f"{1:032x}"]
+    assert listed[0]["cost_usd"] > 0
+    assert "$0.0" in agenttrace("list", "--expensive").stdout
+    assert json.loads(agenttrace("list", "--expensive", "--failed", "--json").stdout) == []
+    assert agenttrace("list", "--expensive", "--slow").returncode == 2

@@ -44,6 +44,8 @@ def opened(store: Path) -> Store:
     [
         (TraceFilter(), "cba"),
         (TraceFilter(run_id="run2"), "b"),
+        (TraceFilter(has_failed=True), "b"),
+        (TraceFilter(trace_ids=["a" * 32, "d" * 32]), "a"),
         (TraceFilter(session="s1"), "a"),
         (TraceFilter(tag="blue"), "a"),
         (TraceFilter(tag="branch=main"), "ca"),
@@ -78,3 +80,11 @@ def test_pages_follow_each_other(opened: Store) -> None:
     pages = [opened.traces(1, offset=n) for n in range(4)]
     assert sum(pages, ()) == opened.traces()
     assert [run.name for run in opened.runs(1, offset=1)] == [opened.runs()[1].name]
+
+
+def test_the_slowest_come_first(opened: Store) -> None:
+    """By the time from first start to last end, whole or narrowed; what has not ended has no time yet."""
+    assert [trace.trace_id[0] for trace in opened.traces(order="slowest")] == ["b", "a"]
+    assert [trace.trace_id[0] for trace in opened.traces(1, offset=1, order="slowest")] == ["a"]
+    narrowed = opened.traces(where=TraceFilter(until_ns=NOON + 10 * SECOND), order="slowest")
+    assert [trace.trace_id[0] for trace in narrowed] == ["b", "a", "c"]
