@@ -23,6 +23,7 @@ from opentelemetry.sdk.resources import Resource
 
 from agenttrace import clock
 from agenttrace.errors import DISTRIBUTION, EndpointRefused, EndpointUnreachable, MissingExtra, UsageError
+from agenttrace.export.refusals import sent_elsewhere, unsafe
 from agenttrace.pricing import Prices
 from agenttrace.records import SpanRecord
 from agenttrace.spans.otel import TABLE_PRICES, readable_spans
@@ -92,6 +93,7 @@ class _Batch:
 class _Answer:
     status: int
     headers: Mapping[str, str]
+    """With names in small letters: servers write them as they like."""
     body: bytes
 
 
@@ -213,7 +215,7 @@ class _Client:
                 if answer.status // 100 == 2:
                     return answer
                 if answer.status != http.HTTPStatus.TOO_MANY_REQUESTS and answer.status // 100 != 5:
-                    raise EndpointRefused(_refusal(self.url, answer, len(body)))
+                    raise _refusal(self.url, answer, len(body))
             wait_s = max(delay_s, _retry_after_s(answer))
             if clock.monotonic_ns() + int(wait_s * 1e9) > deadline_ns:
                 raise EndpointUnreachable(_unreachable(self.url, answer, self._patience_s), _retry_after_s(answer))
@@ -228,13 +230,14 @@ class _Client:
             text = response.read(MAX_ANSWER_BYTES)
             if not response.isclosed():  # more of an answer than anybody reads
                 self._connection.close()
-            return _Answer(status=response.status, headers=dict(response.getheaders()), body=text)
+            return _Answer(
+                status=response.status,
+                headers={name.lower(): value for name, value in response.getheaders()},
+                body=text,
+            )
         except ssl.SSLError as error:
             self._connection.close()
-            raise EndpointRefused(
-                f"No safe connection to {self.url} could be made: {error.reason or error}. "
-                "Check that it speaks https, and that its certificate is one this machine trusts ($SSL_CERT_FILE)."
-            ) from error
+            raise unsafe(self.url, error) from error
         except socket.gaierror as error:
             raise EndpointUnreachable(f"There is no host for {self.url}. Check the address.") from error
         except ValueError as error:  # http.client's word for a header that would break the request
@@ -253,7 +256,7 @@ def _without_user(endpoint: str) -> str:
 
 def _retry_after_s(answer: _Answer | Exception) -> float:
     """How long the endpoint asks to be left alone: seconds, or a date."""
-    text = answer.headers.get("Retry-After", "") if isinstance(answer, _Answer) else ""
+    text = answer.headers.get("retry-after", "") if isinstance(answer, _Answer) else ""
     if text.strip().isdecimal():
         return float(text)
     try:
@@ -277,24 +280,27 @@ def _unreachable(url: str, answer: _Answer | Exception, patience_s: float) -> st
     return f"{url} could not be reached: {what} ({tried}). Check the address, and send again: the store has everything."
 
 
-def _refusal(url: str, answer: _Answer, size: int) -> str:
+def _refusal(url: str, answer: _Answer, size: int) -> EndpointRefused:
     said = f"HTTP {answer.status}{_reason(answer)}"
     if answer.status // 100 == 3:
-        elsewhere = answer.headers.get("Location", "it does not say where")
-        return f"{url} sends elsewhere: {elsewhere}. Name that address instead."
+        return sent_elsewhere(url, answer.headers.get("location"))
     if answer.status in (401, 403):
-        return f"{url} refused the key: {said}. Give the right one as a header."
-    if answer.status in (404, 405):
-        return f"{url} takes no spans: {said}. Name an OTLP endpoint over HTTP; {TRACES_PATH} is added to its address."
-    if answer.status == 413:
-        return f"{url} takes no request of {size:,} bytes: {said}. Raise its limit, or send fewer traces."
-    return f"{url} does not take these spans: {said}. Check that it is an OTLP endpoint over HTTP that reads protobuf."
+        text = f"{url} refused the key: {said}. Give the right one as a header."
+    elif answer.status in (404, 405):
+        text = f"{url} takes no spans: {said}. Name an OTLP endpoint over HTTP; {TRACES_PATH} is added to its address."
+    elif answer.status == 413:
+        text = f"{url} takes no request of {size:,} bytes: {said}. Raise its limit, or send fewer traces."
+    else:
+        text = (
+            f"{url} does not take these spans: {said}. Check that it is an OTLP endpoint over HTTP that reads protobuf."
+        )
+    return EndpointRefused(text)
 
 
 def _reason(answer: _Answer) -> str:
     """What the endpoint said, on one line; nothing if it said nothing."""
     text = answer.body.decode(errors="replace")
-    if "protobuf" in answer.headers.get("Content-Type", ""):
+    if "protobuf" in answer.headers.get("content-type", ""):
         text = _status_message(answer.body)
     text = " ".join(text.split()).rstrip(".")
     return f", {text[:SHOWN_REASON]}" if text else ""
@@ -311,7 +317,7 @@ def _rejected(answer: _Answer) -> tuple[int, str]:
     """Of an acknowledged request: how many spans the endpoint did not keep all the same, and why."""
     from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
-    if not answer.body or "protobuf" not in answer.headers.get("Content-Type", ""):
+    if not answer.body or "protobuf" not in answer.headers.get("content-type", ""):
         return 0, ""
     try:
         partial = ExportTraceServiceResponse.FromString(answer.body).partial_success

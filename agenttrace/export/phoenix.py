@@ -13,6 +13,7 @@ import inspect
 import os
 import re
 import socket
+import ssl
 import subprocess
 import sys
 import time
@@ -36,6 +37,7 @@ from agenttrace.errors import (
     StoreUnwritable,
     UsageError,
 )
+from agenttrace.export.refusals import sent_elsewhere, unsafe
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 6006
@@ -148,6 +150,8 @@ def call(
         )
         response = connection.getresponse()
         answer = response.read()
+    except ssl.SSLError as error:
+        raise unsafe(address, error) from error
     except (OSError, http.client.HTTPException) as error:
         raise PhoenixNotHealthy(
             f"Phoenix does not answer at {address}: {error}. If it is only starting, try again in half a minute."
@@ -158,6 +162,8 @@ def call(
         raise EndpointRefused(
             f"Phoenix at {address} refused the key. Set $PHOENIX_API_KEY, or give --header authorization=…"
         )
+    if response.status // 100 == 3:
+        raise sent_elsewhere(address, response.headers.get("Location"))
     if response.status // 100 != 2:
         raise PhoenixNotHealthy(
             f"What listens at {address} answered HTTP {response.status} to {method} {path}, which Phoenix does not. "
