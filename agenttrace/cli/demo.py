@@ -115,8 +115,7 @@ def _ask(agent: Any, cases: tuple[Any, ...], name: str, store: str | None, conso
 
 def show_run(run_id: str, store: str | None, put: Callable[[Any], None], console: Console) -> None:
     """Draw the slowest trace of a run, and the screen that sums the run up."""
-    from agenttrace.phases.summary import summarise
-    from agenttrace.report.closing_screen import draw_summary
+    from agenttrace.cli.summary import summary_of
     from agenttrace.report.console import draw_trace, width_of
     from agenttrace.store.reading import open_store
 
@@ -133,4 +132,4 @@ def show_run(run_id: str, store: str | None, put: Callable[[Any], None], console
     console.print("\nThe slowest of them:\n")
     put(draw_trace(run, trace, width=width, store=store))
     console.print("\nAll of them:\n")
-    put(draw_summary(summarise([run], spans), width=width, store=store))
+    put(summary_of([run], spans, store))

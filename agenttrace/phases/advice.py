@@ -6,11 +6,13 @@ one in which it did not. It fires when even the least share of calls that the co
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from agenttrace.phases.quantiles import share_at_least
+from agenttrace.records import SpanRecord
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +57,21 @@ class Advice:
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def advise_on(calls: Iterable[SpanRecord]) -> tuple[Advice, ...]:
+    """Which rules fire for these model calls; those that did not end well are left out."""
+    hits: dict[str, int] = defaultdict(int)
+    known: dict[str, int] = defaultdict(int)
+    shares = {rule.phase: rule.share for rule in RULES}
+    ended = [call for call in calls if call.state == "ok" and call.duration_ns is not None]
+    for call in ended:
+        for phase in call.phases:
+            if phase.name in shares and phase.ns is not None and phase.included_in is None:
+                known[phase.name] += 1
+                is_long = phase.ns >= max(shares[phase.name] * (call.duration_ns or 0), AT_LEAST_NS)
+                hits[phase.name] += is_long
+    return advise(hits, known, len(ended))
 
 
 def advise(hits: Mapping[str, int], known: Mapping[str, int], calls: int) -> tuple[Advice, ...]:

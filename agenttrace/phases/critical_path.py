@@ -60,7 +60,7 @@ class CriticalPath:
 
     stretches: tuple[Stretch, ...]
     parts: tuple[PartOnPath, ...]
-    """The largest first; they add up to the path."""
+    """The largest first, at most `MOST_PARTS`; where there are no more, they add up to the path."""
     has_ended: bool
     """Whether its root has ended; else the path leads to the latest moment that is known."""
 
@@ -234,6 +234,24 @@ def _shortening(span: SpanRecord | None, halved: Part) -> Callable[[int], int]:
         return ns - sum(took for part, took in _parts(span, ns) if part == halved) // 2
 
     return shorten
+
+
+def paths_by_part(spans: Iterable[SpanRecord]) -> tuple[PartOnPath, ...]:
+    """The parts of all traces' paths together, the largest first. Traces are added up, as if one followed the other."""
+    traces: dict[str, list[SpanRecord]] = defaultdict(list)
+    for span in spans:
+        traces[span.trace_id].append(span)
+    times: dict[Part, int] = defaultdict(int)
+    saved: dict[Part, int] = defaultdict(int)
+    for trace in traces.values():
+        for part in critical_path(trace).parts:
+            times[part.kind, part.name] += part.ns
+            saved[part.kind, part.name] += part.saved_ns
+    whole = sum(times.values())
+    return tuple(
+        PartOnPath(kind=kind, name=name, ns=ns, share=ns / whole if whole else 0.0, saved_ns=saved[kind, name])
+        for (kind, name), ns in sorted(times.items(), key=lambda item: -item[1])
+    )
 
 
 def path_json(path: CriticalPath) -> dict[str, Any]:

@@ -79,6 +79,8 @@ class RunSummary:
     unknown_phases: tuple[str, ...]
     """Phases that apply and have no number in any call, alone or within a sum."""
     slowest: SlowestCall | None
+    first_token_ns: tuple[int, ...]
+    """Times to the first token of the calls in which it was seen, in ascending order."""
     input: TokenTotal
     output: TokenTotal
     cached: TokenTotal
@@ -114,6 +116,7 @@ def summarise(runs: Sequence[RunRecord], spans: Sequence[SpanRecord]) -> RunSumm
         undivided_ns=model_ns - sum(phase.ns for phase in phases),
         unknown_phases=_unknown_phases(calls),
         slowest=slowest,
+        first_token_ns=tuple(sorted(_first_tokens(calls))),
         input=_tokens(calls, "input"),
         output=_tokens(calls, "output"),
         cached=_tokens(calls, "cached"),
@@ -205,6 +208,12 @@ def _slowest(calls: Iterable[SpanRecord]) -> SlowestCall | None:
         ns=span.duration_ns or 0,
         phase=max(counted(span.phases), key=lambda phase: phase.ns or 0, default=None),
     )
+
+
+def _first_tokens(calls: Iterable[SpanRecord]) -> Iterator[int]:
+    for call in calls:
+        if call.marks is not None and call.marks.first_token_ns is not None:
+            yield call.marks.first_token_ns
 
 
 def _tokens(calls: Iterable[SpanRecord], kind: str) -> TokenTotal:

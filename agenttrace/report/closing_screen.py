@@ -1,29 +1,41 @@
-"""Draws the screen at the end of a recorded program: where its time went, what was slow, what failed, what to type."""
+"""Draws the screen at the end of a recorded program: what its time hangs on, what was slow, what failed, what to type."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 from rich.text import Text
 
-from agenttrace.phases.summary import PhaseTotal, RunSummary, TokenTotal
+from agenttrace.phases.advice import Advice
+from agenttrace.phases.critical_path import PartOnPath
+from agenttrace.phases.summary import RunSummary, TokenTotal
 from agenttrace.report.console import command_line
-from agenttrace.report.drawing import Column, error_text, share_bar, step_name, table
+from agenttrace.report.drawing import Column, error_text, part_name, step_name, table
 from agenttrace.report.escaping import visible
 from agenttrace.report.hints import show_command
-from agenttrace.report.numbers import count, duration, percent, quantity
+from agenttrace.report.numbers import between, count, duration, percent, quantity
 from agenttrace.report.phase_table import INDENT, PHASE_STYLES
 
-SHOWN_STEPS = 3
-"""Failed or cut off steps that are named; the rest are quantity, since this is one screen."""
+SHOWN_STEPS = 2
+"""Failed or cut off steps that are named; the rest are counted, since this is one screen."""
 
-BAR_WIDTH = 24
+SHOWN_PARTS = 4
+"""Of the critical path."""
 
 
-def draw_summary(summary: RunSummary, *, width: int = 80, store: str | None = None) -> RenderableType:
-    """One screen. `store` goes into the command at its end; None is the default store."""
+def draw_summary(
+    summary: RunSummary,
+    *,
+    path: Sequence[PartOnPath] = (),
+    cost: str | None = None,
+    advice: Sequence[Advice] = (),
+    store: str | None = None,
+) -> RenderableType:
+    """About ten lines. `path`: the parts that the traces' time hangs on, the largest first; `cost` as it is to be shown.
+
+    `store` goes into the command at its end; None is the default store.
+    """
     names = ", ".join(dict.fromkeys(visible(run.name, limit=40) for run in summary.runs))
     title = Text("agenttrace", style="bold").append(f"  {names}" if names else "")
     if summary.trace_id is None:
@@ -31,66 +43,93 @@ def draw_summary(summary: RunSummary, *, width: int = 80, store: str | None = No
     title.append(
         f"  {quantity(summary.traces, 'trace')}, {duration(summary.trace_ns)}, {quantity(summary.spans, 'step')}", "dim"
     )
-    parts: list[RenderableType] = [title, Text(""), _times(summary), *_unknown(summary), Text(""), _facts(summary)]
-    parts += [Text(""), command_line(show_command(summary.trace_id, store))]
-    return Group(*parts)
+    facts = table([Column(), Column()], [], indent=INDENT)
+    facts.columns[-1].no_wrap = False
+    for label, value in _rows(summary, path, cost, advice):
+        facts.add_row(Text(""), Text(label, style="dim"), value)
+    command = show_command(summary.trace_id, store, *(["--why"] if summary.model_calls else []))
+    return Group(title, facts, command_line(command))
 
 
-def _times(summary: RunSummary) -> Table:
-    """Where the time went: model calls by phase, then what is not a model call."""
-    rows: list[list[Text | str]] = []
+def _rows(
+    summary: RunSummary, path: Sequence[PartOnPath], cost: str | None, advice: Sequence[Advice]
+) -> Iterator[tuple[str, Text]]:
+    if path:
+        yield "hangs on", _joined(_part(part) for part in path[:SHOWN_PARTS])
+        dearest = max(path, key=lambda part: part.saved_ns)
+        if dearest.saved_ns:
+            yield "half of", Text(f"{part_name(dearest)} would save {duration(dearest.saved_ns)}")
+    yield "took", Text(_took(summary))
     if summary.model_calls:
-        calls = quantity(summary.model_calls, "model call")
-        rows.append([Text(calls, style="bold"), Text(duration(summary.model_ns), style="bold"), "", "", ""])
-    rows += [_phase_row(phase, summary) for phase in summary.phases]
-    if summary.phases and summary.undivided_ns > 0:
-        share = summary.undivided_ns / summary.model_ns
-        bar = share_bar(share, BAR_WIDTH, style="dim")
-        rows.append(["  not divided", duration(summary.undivided_ns), percent(share), bar, ""])
-    if summary.tool_calls:
-        rows.append([quantity(summary.tool_calls, "tool call"), duration(summary.tool_ns), "", "", ""])
-    rows.append(["own code, framework", duration(summary.own_ns), "", "", ""])
-    columns = [Column(), Column(is_number=True), Column(is_number=True), Column(), Column()]
-    return table(columns, rows, indent=INDENT)
-
-
-def _phase_row(phase: PhaseTotal, summary: RunSummary) -> list[Text | str]:
-    bar = share_bar(max(phase.share or 0, 0), BAR_WIDTH, style=PHASE_STYLES.get(phase.name, "blue"))
-    share = "" if phase.share is None else percent(phase.share)
-    known = "" if phase.known_calls == summary.model_calls else f"known in {phase.known_calls} of {summary.model_calls}"
-    return [f"  {visible(phase.name, limit=60)}", duration(phase.ns), share, bar, Text(known, style="dim")]
-
-
-def _unknown(summary: RunSummary) -> Iterator[RenderableType]:
-    if summary.unknown_phases:
-        yield Text(f"    unknown: {visible(', '.join(summary.unknown_phases), limit=300)}", style="dim")
-
-
-def _facts(summary: RunSummary) -> Table:
-    drawn = table([Column(), Column()], [], indent=INDENT)
-    drawn.columns[-1].no_wrap = False
-    for label, value in _fact_rows(summary):
-        drawn.add_row(Text(""), Text(label, style="dim"), value)
-    return drawn
-
-
-def _fact_rows(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+        yield "phases", _joined(_phases(summary))
+    if summary.first_token_ns:
+        yield "first token", Text(_first_token(summary))
     if summary.slowest is not None:
         yield "slowest call", _slowest(summary)
     if summary.model_calls:
-        yield "tokens", Text(_tokens(summary))
-    for label, spans in (("failed", summary.failed), ("stopped by length", summary.stopped_by_length)):
+        yield "tokens", Text(_tokens(summary) + (f"; {cost}" if cost else ""))
+    yield from _failures(summary)
+    for item in advice:
+        counts = f"{percent(item.share)} or more of {count(item.hits)} of {quantity(item.calls, 'call')}"
+        yield "advice", Text(f"{item.phase} took {counts}: {item.remedy}", style="yellow")
+
+
+def _joined(parts: Iterable[Text]) -> Text:
+    return Text(", ").join(parts)
+
+
+def _part(part: PartOnPath) -> Text:
+    return Text(part_name(part), style=PHASE_STYLES.get(part.name, "")).append(
+        f" {duration(part.ns)} ({percent(part.share)})"
+    )
+
+
+def _took(summary: RunSummary) -> str:
+    """All calls' times added up, and the time in which none was under way."""
+    parts = []
+    if summary.model_calls:
+        parts.append(f"{quantity(summary.model_calls, 'model call')} {duration(summary.model_ns)}")
+    if summary.tool_calls:
+        parts.append(f"{quantity(summary.tool_calls, 'tool call')} {duration(summary.tool_ns)}")
+    return ", ".join([*parts, f"own code, framework {duration(summary.own_ns)}"])
+
+
+def _phases(summary: RunSummary) -> Iterator[Text]:
+    """Shares of the time of all model calls; then what nobody knows."""
+    for phase in sorted(summary.phases, key=lambda phase: -phase.ns):
+        if phase.share is not None and phase.share < 0.01:
+            continue
+        known = (
+            ""
+            if phase.known_calls == summary.model_calls
+            else f" (known in {phase.known_calls} of {summary.model_calls})"
+        )
+        share = duration(phase.ns) if phase.share is None else percent(phase.share)
+        yield Text(visible(phase.name, limit=60), style=PHASE_STYLES.get(phase.name, "")).append(f" {share}{known}")
+    if summary.model_ns and summary.undivided_ns >= 0.01 * summary.model_ns:
+        yield Text(f"not divided {percent(summary.undivided_ns / summary.model_ns)}")
+    if summary.unknown_phases:
+        yield Text(f"unknown: {visible(', '.join(summary.unknown_phases), limit=300)}", style="dim")
+
+
+def _first_token(summary: RunSummary) -> str:
+    """From the shortest to the longest: no quantile of a single run's few."""
+    times = summary.first_token_ns
+    known = "" if len(times) == summary.model_calls else f", seen in {len(times)} of {summary.model_calls} calls"
+    return f"{between(times[0], times[-1])}{known}"
+
+
+def _failures(summary: RunSummary) -> Iterator[tuple[str, Text]]:
+    for label, spans in (("failed", summary.failed), ("cut off", summary.stopped_by_length)):
         for span in spans[:SHOWN_STEPS]:
             where = f" at {visible(span.call_site, limit=60)}" if span.kind == "model" and span.call_site else ""
-            reason = f": {error_text(span, limit=120)}" if label == "failed" else ""
+            reason = f": {error_text(span, limit=120)}" if label == "failed" else " by its length limit"
             yield label, step_name(span).append(where, style="dim").append(reason)
         if len(spans) > SHOWN_STEPS:
             yield label, Text(f"and {quantity(len(spans) - SHOWN_STEPS, 'step')} more")
     if summary.other_states:
-        yield (
-            "not finished well",
-            Text(", ".join(f"{count(number)} {state}" for state, number in sorted(summary.other_states.items()))),
-        )
+        states = ", ".join(f"{count(number)} {state}" for state, number in sorted(summary.other_states.items()))
+        yield "not finished well", Text(states)
 
 
 def _slowest(summary: RunSummary) -> Text:

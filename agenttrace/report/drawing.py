@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from rich.table import Table
 from rich.text import Text
 
+from agenttrace.phases.critical_path import PartOnPath
 from agenttrace.records import SpanRecord
 from agenttrace.report.escaping import visible
 from agenttrace.steps import State
@@ -85,6 +86,12 @@ def step_name(span: SpanRecord, *, prefix: str = "") -> Text:
     if span.kind in KIND_STYLES:
         drawn.append(f" ({visible(detail, limit=NAME_LIMIT)})", style="dim")
     return drawn
+
+
+def part_name(part: PartOnPath) -> str:
+    """What a part of a critical path is called: `model: decode`, `tool: search`."""
+    kind = f"{part.kind}: " if part.kind else ""
+    return f"{kind}{visible(part.name, limit=60)}"
 
 
 def error_text(span: SpanRecord, *, limit: int = 300) -> str:

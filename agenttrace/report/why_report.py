@@ -8,9 +8,9 @@ from itertools import groupby
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from agenttrace.phases.critical_path import CriticalPath, PartOnPath, Stretch
+from agenttrace.phases.critical_path import CriticalPath, Stretch
 from agenttrace.phases.why import ENOUGH, Cause, Why
-from agenttrace.report.drawing import Column, share_bar, step_name, table
+from agenttrace.report.drawing import Column, part_name, share_bar, step_name, table
 from agenttrace.report.escaping import visible
 from agenttrace.report.numbers import MINUS, NOTHING, between, change, duration, percent, quantity
 from agenttrace.report.phase_table import INDENT, PHASE_STYLES
@@ -43,7 +43,7 @@ def _parts(path: CriticalPath) -> RenderableType:
     ]
     rows: list[list[Text | str]] = [
         [
-            _part_name(part),
+            part_name(part),
             duration(part.ns),
             percent(part.share),
             share_bar(part.share, BAR_WIDTH, style=PHASE_STYLES.get(part.name, "blue")),
@@ -52,11 +52,6 @@ def _parts(path: CriticalPath) -> RenderableType:
         for part in path.parts[:SHOWN_PARTS]
     ]
     return table(columns, rows, indent=INDENT)
-
-
-def _part_name(part: PartOnPath) -> str:
-    kind = f"{part.kind}: " if part.kind else ""
-    return f"{kind}{visible(part.name, limit=60)}"
 
 
 def _steps(path: CriticalPath, width: int) -> RenderableType:
