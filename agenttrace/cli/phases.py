@@ -13,6 +13,7 @@ from agenttrace.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
     from agenttrace.phases.distributions import By
+    from agenttrace.phases.prefill_fit import Inferred
     from agenttrace.records import RunRecord
     from agenttrace.store.reading import Store
     from agenttrace.store.timings import Timings
@@ -45,11 +46,14 @@ def phases(
     with open_store(store) as opened:
         asked = [None if ref is None else opened.run(ref) for ref in compared or (run,)]
         found = [_timings(opened, one, since_ns, by) for one in asked]
+        inferred = _inferred(opened, asked[0], since_ns) if compared is None else None
     if as_json:
+        from agenttrace.phases.prefill_fit import inferred_json
+
         parts = [{**_head(one), **_json(timings, by)} for one, timings in zip(asked, found, strict=True)]
-        print_json(parts[0] if compared is None else {"compared": parts})
+        print_json({"compared": parts} if inferred is None else {**parts[0], "inferred": inferred_json(inferred)})
         return
-    _draw(asked, found, by)
+    _draw(asked, found, inferred, by)
 
 
 def _timings(opened: Store, run: RunRecord | None, since_ns: int | None, by: str) -> Timings:
@@ -63,6 +67,17 @@ def _timings(opened: Store, run: RunRecord | None, since_ns: int | None, by: str
         return read_timings(connection, selection, cast("By", by))
 
 
+def _inferred(opened: Store, run: RunRecord | None, since_ns: int | None) -> Inferred:
+    from agenttrace.phases.prefill_fit import infer
+    from agenttrace.store.first_tokens import read_first_tokens
+    from agenttrace.store.timings import Selection
+
+    with opened.connection() as connection:
+        selection = Selection(run_id=None if run is None else run.run_id, since_ns=since_ns)
+        servers = read_first_tokens(connection, selection)
+    return infer(servers)
+
+
 def _head(run: RunRecord | None) -> dict[str, Any]:
     return {"run": None if run is None else {"run_id": run.run_id, "name": run.name}}
 
@@ -73,8 +88,12 @@ def _json(timings: Timings, by: str) -> dict[str, Any]:
     return {"by": by, "sampled": timings.sampled, "groups": [group_json(group) for group in timings.groups]}
 
 
-def _draw(asked: Sequence[RunRecord | None], found: Sequence[Timings], by: str) -> None:
+def _draw(asked: Sequence[RunRecord | None], found: Sequence[Timings], inferred: Inferred | None, by: str) -> None:
+    from rich.console import Group
+    from rich.text import Text
+
     from agenttrace.report.console import open_console, put, width_of
+    from agenttrace.report.inferred_report import draw_inferred
     from agenttrace.report.phases_report import draw_comparison, draw_timings
 
     console = open_console()
@@ -84,6 +103,8 @@ def _draw(asked: Sequence[RunRecord | None], found: Sequence[Timings], by: str) 
     titles = ["all runs" if run is None else f"{run.name} ({run.run_id[:8]})" for run in asked]
     if len(found) == 1:
         drawn = draw_timings(titles[0], found[0].groups, found[0].sampled, by=by, width=width_of(console))
+        if inferred is not None and inferred.fits:
+            drawn = Group(drawn, Text(""), draw_inferred(inferred))
     else:
         drawn = draw_comparison(titles, [timings.groups for timings in found], width=width_of(console))
     put(drawn, console)

@@ -45,7 +45,10 @@ CREATE OR REPLACE TEMP TABLE providers AS
 WITH refs AS (
     SELECT DISTINCT settings, settings ->> '$."@content"' AS hash FROM spans WHERE kind = 'model' AND <condition>
 )
-SELECT refs.settings, coalesce(contents.body, refs.settings) ->> '$.provider.value' AS provider
+SELECT
+    refs.settings,
+    coalesce(contents.body, refs.settings) ->> '$.provider.value' AS provider,
+    coalesce(contents.body, refs.settings) ->> '$.service_tier.value' AS service_tier
 FROM refs
 LEFT JOIN contents ON contents.hash = refs.hash
 """
