@@ -65,6 +65,11 @@ COMMANDS: dict[str, tuple[str, ...]] = {
     "phases": ("phases",),
     "phases --by call-site": ("phases", "--by", "call-site"),
     "phases --run": ("phases", "--run", "run1"),
+    "phases --compare": ("phases", "--compare", "run1", "run2"),
+    "show --why": ("show", f"{25_000:032x}", "--why"),
+    "list --slow": ("list", "--slow"),
+    "list --failed": ("list", "--failed"),
+    "list --expensive": ("list", "--expensive"),
 }
 
 

@@ -74,7 +74,8 @@ def _explain(trace: str, as_json: bool, store: str | None) -> None:
             path = critical_path(opened.trace(trace))
             calls = path.longest("model", EXPLAINED)
             with opened.connection() as connection:
-                whys = [why(call, read_recent_calls(connection, call)) for call in calls]
+                recent = read_recent_calls(connection, calls)
+            whys = [why(call, recent[call.span_id]) for call in calls]
     except ModuleNotFoundError as error:
         raise MissingExtra("eval", "Comparing a call with earlier ones") from error
     if as_json:

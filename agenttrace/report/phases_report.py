@@ -66,7 +66,9 @@ def _group(group: GroupTimings, width: int) -> Iterator[RenderableType]:
         Column(title="known in", width=NAME_WIDTH),
         *(Column(title=name, is_number=True) for name in (*quantiles, "max")),
     ]
-    yield table(columns, [_row(item, quantiles) for item in group.distributions if item.known], indent=INDENT)
+    drawn = table(columns, [_row(item, quantiles) for item in group.distributions if item.known], indent=INDENT)
+    drawn.columns[1].no_wrap = False
+    yield drawn
     facts = table([Column(), Column()], [], indent=INDENT)
     facts.columns[-1].no_wrap = False
     for label, text in _facts(group):
@@ -77,11 +79,16 @@ def _group(group: GroupTimings, width: int) -> Iterator[RenderableType]:
 
 
 def _row(item: Distribution, quantiles: Sequence[str]) -> list[Text | str]:
-    name = Text(visible(NAMES.get(item.name, item.name), limit=60))
+    name = Text(_name(item.name))
     shape = spark(item.bins, _range([item.bins])).ljust(SPARK_WIDTH)
     name.append("\n").append(shape, style=PHASE_STYLES.get(item.name, "blue"))
     name.append(f" {percent(item.known_share)}", style="dim")
     return [name, *(_cell(item, item.quantiles[name]) for name in quantiles), _value(item, item.maximum)]
+
+
+def _name(measure: str) -> str:
+    """As a cell shows it; a sum's can be broken between its members."""
+    return NAMES.get(measure) or visible(measure, limit=60).replace("_plus_", " + ")
 
 
 def _cell(item: Distribution, told: Quantile | None) -> Text:
@@ -186,7 +193,7 @@ def _overlaid(both: Sequence[GroupTimings | None], width: int) -> RenderableType
         reach = _range([side[name].bins for side in found if name in side])
         for label, side in zip("AB", found, strict=True):
             item = side.get(name)
-            first = Text(visible(NAMES.get(name, name), limit=60) if label == "A" else "")
+            first = Text(_name(name) if label == "A" else "")
             if item is None:
                 rows.append([first, label, *([NOTHING] * (len(quantiles) + 1))])
                 continue

@@ -16,6 +16,7 @@ DAY_NS = 24 * 3600 * 10**9
 
 # One attempt, seen: another one's time would be in the first token's. Hidden reasoning would be, too.
 CALLS = f"""
+CREATE OR REPLACE TEMP TABLE first_tokens AS
 WITH latest AS (
     SELECT max(start_ns) AS ns FROM spans WHERE kind = 'model' AND <condition>
 ),
@@ -27,7 +28,7 @@ chosen AS (
         {MODEL} AS model,
         provider,
         service_tier,
-        input_tokens - cached_tokens AS uncached,
+        (input_tokens - cached_tokens)::DOUBLE AS uncached,
         least(first_reasoning_ns, first_content_ns, first_tool_ns) AS first_token_ns
     FROM spans
     LEFT JOIN providers ON providers.settings = spans.settings
@@ -47,33 +48,36 @@ once AS (
     SEMI JOIN chosen USING (trace_id, span_id)
     GROUP BY ALL
     HAVING count(*) = 1
-),
-told AS (
-    SELECT
-        trace_id,
-        span_id,
-        any_value(ns) FILTER (name = 'prefill') AS prefill_ns,
-        any_value(ns) FILTER (name = 'queue') AS queue_ns
-    FROM phases
-    SEMI JOIN chosen USING (trace_id, span_id)
-    WHERE name IN ('prefill', 'queue') AND source = 'server-reported'
-    GROUP BY ALL
 )
 SELECT
+    trace_id,
+    span_id,
+    start_ns,
     concat(
         model, ' at ', coalesce(nullif(host, ''), provider, 'an unknown server'),
         if(service_tier IS NULL, '', ', tier ' || service_tier),
         if(is_reused, '', ', new connections')
     ) AS name,
-    uncached::DOUBLE AS uncached,
-    (chosen.start_ns + first_token_ns - sent_from_ns - once.sent_ns)::DOUBLE AS first_token_ns,
-    coalesce(prefill_ns::DOUBLE, 'nan') AS prefill_ns,
-    coalesce(queue_ns::DOUBLE, 'nan') AS queue_ns
+    uncached,
+    (start_ns + first_token_ns - sent_from_ns - sent_ns)::DOUBLE AS first_token_ns
 FROM chosen
 JOIN once USING (trace_id, span_id)
-LEFT JOIN told USING (trace_id, span_id)
-WHERE first_token_ns IS NOT NULL AND chosen.start_ns + first_token_ns > sent_from_ns + once.sent_ns
-ORDER BY chosen.start_ns
+WHERE first_token_ns IS NOT NULL AND start_ns + first_token_ns > sent_from_ns + sent_ns
+"""
+
+TOLD = """
+SELECT
+    any_value(first_tokens.name) AS name,
+    any_value(uncached) AS uncached,
+    any_value(first_token_ns) AS first_token_ns,
+    coalesce(any_value(ns) FILTER (phases.name = 'prefill'), 'nan'::DOUBLE) AS prefill_ns,
+    coalesce(any_value(ns) FILTER (phases.name = 'queue'), 'nan'::DOUBLE) AS queue_ns
+FROM first_tokens
+LEFT JOIN (
+    FROM phases WHERE name IN ('prefill', 'queue') AND source = 'server-reported'
+) AS phases USING (trace_id, span_id)
+GROUP BY trace_id, span_id
+ORDER BY any_value(start_ns)
 """
 
 
@@ -85,4 +89,7 @@ def read_first_tokens(connection: duckdb.DuckDBPyConnection, selection: Selectio
         return connection.execute(text.replace("<condition>", selection.condition()), selection.parameters())
 
     query(PROVIDERS)
-    return first_tokens_by_name(query(CALLS).fetchnumpy())
+    query(CALLS)
+    if not connection.execute("SELECT 1 FROM first_tokens LIMIT 1").fetchone():
+        return ()
+    return first_tokens_by_name(connection.execute(TOLD).fetchnumpy())

@@ -1,8 +1,8 @@
-"""The recent calls of a call site, as far as one of them is compared with the others."""
+"""The recent calls of a call site, as far as a call is compared with them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import duckdb
 
@@ -12,19 +12,24 @@ from agenttrace.records import Marks, SpanRecord, Usage
 MOST = 200
 """The latest so many."""
 
-RECENT = """
+ASKED = """
+CREATE OR REPLACE TEMP TABLE asked AS
+SELECT span_id AS asked, start_ns, call_site, coalesce(model_served, model_requested) AS model
+FROM spans
+WHERE trace_id = $trace_id AND span_id IN (SELECT unnest($span_ids))
+"""
+
+# Unfinished calls of the asked ones are in no table of finished ones: nothing is usual of them.
+RECENT = f"""
 WITH recent AS (
     SELECT
-        trace_id, span_id, end_ns - start_ns AS whole_ns,
+        asked, trace_id, span_id, end_ns - spans.start_ns AS whole_ns,
         input_tokens, output_tokens, cached_tokens, reasoning_tokens, first_reasoning_ns, first_content_ns, first_tool_ns
     FROM spans
-    WHERE kind = 'model' AND state = 'ok' AND end_ns >= start_ns AND start_ns < $start_ns
-        AND call_site IS NOT DISTINCT FROM $call_site
-        AND coalesce(model_served, model_requested) IS NOT DISTINCT FROM (
-            SELECT coalesce(model_served, model_requested) FROM spans WHERE trace_id = $trace_id AND span_id = $span_id
-        )
-    ORDER BY start_ns DESC, span_id
-    LIMIT $most
+    JOIN asked ON asked.call_site IS NOT DISTINCT FROM spans.call_site
+        AND asked.model IS NOT DISTINCT FROM coalesce(model_served, model_requested)
+    WHERE kind = 'model' AND state = 'ok' AND end_ns >= spans.start_ns AND spans.start_ns < asked.start_ns
+    QUALIFY row_number() OVER (PARTITION BY asked ORDER BY spans.start_ns DESC, span_id) <= {MOST}
 )
 SELECT recent.*, list(phases.name) AS names, list(phases.ns) AS times
 FROM recent
@@ -34,19 +39,17 @@ GROUP BY ALL
 """
 
 
-def read_recent_calls(connection: duckdb.DuckDBPyConnection, call: SpanRecord) -> Sequence[CallTimes]:
-    """Those before `call` with its call site and model that ended well, in no order."""
-    asked = {
-        "start_ns": call.start_ns,
-        "call_site": call.call_site,
-        "trace_id": call.trace_id,
-        "span_id": call.span_id,
-        "most": MOST,
-    }
-    found = []
-    for _, _, whole_ns, *rest, names, times in connection.execute(RECENT, asked).fetchall():
+def read_recent_calls(
+    connection: duckdb.DuckDBPyConnection, calls: Sequence[SpanRecord]
+) -> Mapping[str, Sequence[CallTimes]]:
+    """By the id of each of `calls`, which are of one trace: those before it with its call site and model that ended well."""
+    found: dict[str, list[CallTimes]] = {call.span_id: [] for call in calls}
+    if not calls:
+        return found
+    connection.execute(ASKED, {"trace_id": calls[0].trace_id, "span_ids": list(found)})
+    for asked, _, _, whole_ns, *rest, names, times in connection.execute(RECENT).fetchall():
         prompt, output, cached, reasoning, first_reasoning, first_content, first_tool = rest
-        found.append(
+        found[asked].append(
             call_times(
                 whole_ns,
                 {name: ns for name, ns in zip(names, times, strict=True) if name is not None},

@@ -289,7 +289,7 @@ def _group(
         unknown_phases=tuple(
             row["measure"]
             for row in sorted(rows, key=lambda row: place(row["measure"]))
-            if row["measure"] not in held and not row["included"] and row["inapplicable"] < row["told"]
+            if not row["known"] and row["measure"] not in held and not row["included"] and row["inapplicable"] < row["told"]
         ),
         load=Load(first_ns=ok["first_ns"], last_ns=ok["last_ns"], **load),
         **{

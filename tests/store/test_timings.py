@@ -88,6 +88,15 @@ def test_what_nobody_knows_is_named_and_never_zero(store: Path) -> None:
     assert group.unknown_phases == ("decode",)
 
 
+def test_what_is_known_within_a_sum_is_not_unknown(store: Path) -> None:
+    """The sum has a line; neither it nor its members are listed as unknown."""
+    whole = "queue_plus_prefill"
+    parts = tuple(phase(name, None, included_in=whole) for name in ("queue", "prefill"))
+    group = only(read(store, [a_call(1, phases=(phase(whole, 5 * MS, source="derived"), *parts))]))
+    assert of(group, whole).maximum == 5 * MS
+    assert group.unknown_phases == ()
+
+
 def test_first_token_and_inter_token_follow_nvidias_definitions(store: Path) -> None:
     """(end to end - time to first token) / (N - 1), output tokens / end to end; hidden reasoning leaves no such number."""
     hidden = Usage(input=100, output=11, reasoning=5)
