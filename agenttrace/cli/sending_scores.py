@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from agenttrace.records import TraceSummary
-from agenttrace.store.results import read_results
+from agenttrace.store.results import read_results, runs_with_results
 
 if TYPE_CHECKING:
     from agenttrace.export.judged import JudgedRun
@@ -35,15 +35,16 @@ def send_scores(
     store: Store, path: str | None, phoenix: Phoenix, chosen: Sequence[TraceSummary], notice: Callable[[str], None]
 ) -> SentScores:
     """Let Phoenix have what was judged of these traces, which it must have. `notice` is told what is under way."""
+    from agenttrace.export.judged import judged_run
     from agenttrace.export.phoenix_scores import comparison_page, show_experiment, show_scores
 
     by_suite: Mapping[str, list[Experiment]] = defaultdict(list)
     scores = 0
     left_out = []
-    for run_id in dict.fromkeys(summary.run_id for summary in chosen):
-        judged = _judged(store, path, run_id)
-        if judged is None:
-            continue
+    with store.connection() as connection:
+        judged_runs = runs_with_results(connection)
+    for run_id in dict.fromkeys(summary.run_id for summary in chosen if summary.run_id in judged_runs):
+        judged = judged_run(store.run(run_id), store.run_spans(run_id), read_results(path, run_id))
         trace_ids = {summary.trace_id for summary in chosen if summary.run_id == run_id}
         notice(f"Showing the scores of {judged.run.name}")
         scores += show_scores(phoenix, judged, trace_ids)
@@ -65,14 +66,6 @@ def send_scores(
 
 def _count(notice: Callable[[str], None], judged: JudgedRun, done: int) -> None:
     notice(f"Showing {judged.run.name} as an experiment: {done} of {len(judged.attempts)} attempts")
-
-
-def _judged(store: Store, path: str | None, run_id: str) -> JudgedRun | None:
-    """The run with its attempts; None for one of which nothing was judged."""
-    from agenttrace.export.judged import judged_run
-
-    results = read_results(path, run_id)
-    return judged_run(store.run(run_id), store.run_spans(run_id), results) if results else None
 
 
 def _why_none(judged: JudgedRun, trace_ids: set[str]) -> str | None:

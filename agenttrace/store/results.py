@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import duckdb
 import orjson
 
 from agenttrace.comparison.evidence import Outcome
@@ -85,6 +86,11 @@ def read_results(path: str | os.PathLike[str] | None, run_id: str) -> tuple[Resu
         )
         for case, repetition, outcome, cluster, scores, metrics, trace_id, detail in rows
     )
+
+
+def runs_with_results(connection: duckdb.DuckDBPyConnection) -> frozenset[str]:
+    """The ids of all runs of which anything was judged."""
+    return frozenset(run_id for (run_id,) in connection.execute("SELECT DISTINCT run_id FROM results").fetchall())
 
 
 def import_results(path: str | os.PathLike[str] | None, run: RunRecord, results: Sequence[ResultRecord]) -> bool:
