@@ -1,6 +1,7 @@
 """How long the commands that explain time take over many spans, and how much memory they need.
 
     python -m benchmarks.insight [SPANS] [--keep FOLDER]
+    python -m benchmarks.insight --browser
 
 The store is filled by SQL: agents of ten steps, five of them model calls of five models at ten call sites, with phases,
 marks and tokens. Process start is counted. Ends with exit code 1 when a target is missed. By default 500,000 spans;
@@ -99,15 +100,51 @@ def measure(command: list[str]) -> tuple[float, float]:
     return sorted(seconds)[ROUNDS // 2], max(megabytes)
 
 
+def open_in_browser(steps: int, folder: Path) -> float:
+    """Median seconds until Chromium has loaded and drawn the page of a trace of so many steps."""
+    from agenttrace.records import PhaseTiming, SpanRecord
+    from agenttrace.report.trace_page import trace_page
+    from tests.browser import open_page
+    from tests.builders import NOON, SECOND, a_model_call, a_span
+
+    spans: list[SpanRecord] = [a_span(1, end_ns=NOON + steps * SECOND)]
+    phases = tuple(
+        PhaseTiming(name=name, ns=SECOND // 5, source="server-reported") for name in ("queue", "prefill", "decode")
+    )
+    for number in range(2, steps + 1):
+        start = NOON + number * SECOND
+        make = a_model_call if number % 2 else a_span
+        spans.append(
+            make(number, parent_id=f"{1:016x}", start_ns=start, end_ns=start + SECOND, input="word " * 100, output="word " * 50,
+                 phases=phases if number % 2 else ())
+        )  # fmt: skip
+    file = folder / "page.html"
+    file.write_text(trace_page(None, spans))
+    seconds = []
+    with open_page() as page:
+        for _ in range(ROUNDS):
+            begin = time.perf_counter()
+            page.goto(file.as_uri())
+            page.evaluate("() => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)))")
+            seconds.append(time.perf_counter() - begin)
+    return sorted(seconds)[ROUNDS // 2]
+
+
 def main() -> int:
     arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     arguments.add_argument("spans", type=int, nargs="?", default=500_000)
     arguments.add_argument("--keep", metavar="FOLDER", help="use the store there, or fill one and keep it")
+    arguments.add_argument("--browser", action="store_true", help="only open a trace of 10,000 steps in Chromium")
     arguments.add_argument("--fill", metavar="STORE", help=argparse.SUPPRESS)
     asked = arguments.parse_args()
     if asked.fill:
         fill(Path(asked.fill), asked.spans)
         return 0
+    if asked.browser:
+        with tempfile.TemporaryDirectory(prefix="agenttrace-benchmark-") as folder:
+            seconds = open_in_browser(10_000, Path(folder))
+        print(f"a trace of 10,000 steps is open in Chromium after {seconds:.2f} s (target {TARGET_S:.0f} s)")
+        return 0 if seconds < TARGET_S else 1
     with tempfile.TemporaryDirectory(prefix="agenttrace-benchmark-") as folder:
         store = Path(asked.keep or folder) / "store"
         if not store.exists():

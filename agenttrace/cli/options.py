@@ -16,6 +16,10 @@ store_option = click.option(
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON, for machines.")
 
+html_option = click.option(
+    "--html", metavar="FILE", help="Write a page for the browser, one file that loads nothing else."
+)
+
 
 class Duration(click.ParamType[int]):
     """`250ms`, `1.5s`, `10m`, `2h`, `30d`, `1w`, or seconds without a unit: nanoseconds, above zero."""

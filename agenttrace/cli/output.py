@@ -33,6 +33,17 @@ def print_json(value: Any) -> None:
     click.echo(_OBEYED_BY_TERMINALS.sub(lambda match: rb"\u%04x" % ord(match[0].decode()), text), nl=False)
 
 
+def write_page(path: str, page: str) -> None:
+    """Write an HTML page; `-` is standard output. A lone surrogate in what was recorded costs that character, not the page."""
+    data = page.encode("utf-8", "replace")
+    if path == "-":
+        click.echo(data, nl=False)
+        return
+    with open(path, "wb") as file:
+        file.write(data)
+    click.echo(f"Wrote {visible_lines(path)}: open it in a browser.", err=True)
+
+
 def print_error(message: str) -> None:
     """Print to standard error. That nobody reads it changes nothing."""
     with suppress(OSError, ValueError):

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from agenttrace.cli.options import Moment, json_option, store_option
-from agenttrace.cli.output import print_json
+from agenttrace.cli.options import Moment, html_option, json_option, store_option
+from agenttrace.cli.output import print_json, write_page
 from agenttrace.errors import MissingExtra, UsageError
 
 if TYPE_CHECKING:
@@ -30,10 +30,17 @@ if TYPE_CHECKING:
 )
 @click.option("--since", "since_ns", type=Moment(), metavar="TIME", help="Calls begun then or later: a date, 2h ago.")
 @click.option("--compare", "compared", nargs=2, metavar="A B", help="Two runs, one drawn over the other.")
+@html_option
 @json_option
 @store_option
 def phases(
-    run: str | None, by: str, since_ns: int | None, compared: tuple[str, str] | None, as_json: bool, store: str | None
+    run: str | None,
+    by: str,
+    since_ns: int | None,
+    compared: tuple[str, str] | None,
+    html: str | None,
+    as_json: bool,
+    store: str | None,
 ) -> None:
     """Show quantiles of the phases of model calls, of time to first token and of inter-token latency, with intervals.
 
@@ -53,7 +60,16 @@ def phases(
         parts = [{**_head(one), **_json(timings, by)} for one, timings in zip(asked, found, strict=True)]
         print_json({"compared": parts} if inferred is None else {**parts[0], "inferred": inferred_json(inferred)})
         return
-    _draw(asked, found, inferred, by)
+    if not any(timings.groups for timings in found):
+        click.echo("No model call that ended well was selected, so no time is distributed.", err=True)
+        return
+    titles = ["all runs" if one is None else f"{one.name} ({one.run_id[:8]})" for one in asked]
+    if html is not None:
+        from agenttrace.report.phases_page import phases_page
+
+        write_page(html, phases_page(titles, [timings.groups for timings in found], found[0].sampled))
+        return
+    _draw(titles, found, inferred, by)
 
 
 def _timings(opened: Store, run: RunRecord | None, since_ns: int | None, by: str) -> Timings:
@@ -88,7 +104,7 @@ def _json(timings: Timings, by: str) -> dict[str, Any]:
     return {"by": by, "sampled": timings.sampled, "groups": [group_json(group) for group in timings.groups]}
 
 
-def _draw(asked: Sequence[RunRecord | None], found: Sequence[Timings], inferred: Inferred | None, by: str) -> None:
+def _draw(titles: Sequence[str], found: Sequence[Timings], inferred: Inferred | None, by: str) -> None:
     from rich.console import Group
     from rich.text import Text
 
@@ -97,10 +113,6 @@ def _draw(asked: Sequence[RunRecord | None], found: Sequence[Timings], inferred:
     from agenttrace.report.phases_report import draw_comparison, draw_timings
 
     console = open_console()
-    if not any(timings.groups for timings in found):
-        click.echo("No model call that ended well was selected, so no time is distributed.", err=True)
-        return
-    titles = ["all runs" if run is None else f"{run.name} ({run.run_id[:8]})" for run in asked]
     if len(found) == 1:
         drawn = draw_timings(titles[0], found[0].groups, found[0].sampled, by=by, width=width_of(console))
         if inferred is not None and inferred.fits:

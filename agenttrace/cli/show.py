@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from agenttrace.cli.options import json_option, store_option
-from agenttrace.cli.output import print_json
+from agenttrace.cli.options import html_option, json_option, store_option
+from agenttrace.cli.output import print_json, write_page
 from agenttrace.errors import MissingExtra, RunNotFound
 
 if TYPE_CHECKING:
@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 @click.option(
     "--why", "ask_why", is_flag=True, help="What its time hangs on, and why its calls took longer than usual."
 )
+@html_option
 @json_option
 @store_option
-def show(trace: str, show_all: bool, ask_why: bool, as_json: bool, store: str | None) -> None:
+def show(trace: str, show_all: bool, ask_why: bool, html: str | None, as_json: bool, store: str | None) -> None:
     """Show one trace: its steps as a tree with a bar of time each, and the phases of its model calls.
 
     TRACE is an id, the beginning of one, or 'last'.
@@ -42,6 +43,11 @@ def show(trace: str, show_all: bool, ask_why: bool, as_json: bool, store: str | 
 
         head = {"trace_id": spans[0].trace_id, "run_id": spans[0].run_id, "resumes": resumes}
         print_json({**head, "spans": [span_json(span) for span in spans]})
+        return
+    if html is not None:
+        from agenttrace.report.trace_page import trace_page
+
+        write_page(html, trace_page(run, spans))
         return
     from agenttrace.report.console import draw_trace, open_console, put, width_of
 

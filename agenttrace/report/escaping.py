@@ -18,13 +18,18 @@ def visible(text: str, *, limit: int | None = None) -> str:
     r"""The text on one line of at most `limit` characters, white space collapsed, an escape written as `\x1b`."""
     if limit is not None:
         text = text[: limit * 4 + 1]  # a megabyte of error message is not looked through
-    shown = "".join(_visible(character) for character in " ".join(text.split()))
+    shown = _visible_line(" ".join(text.split()))
     return shown if limit is None or len(shown) <= limit else f"{shown[: limit - 1]}…"
 
 
 def visible_lines(text: str) -> str:
     """Like `visible`, line by line: for messages of several lines that quote what was recorded."""
-    return "\n".join("".join(_visible(character) for character in line.removesuffix("\r")) for line in text.split("\n"))
+    return "\n".join(_visible_line(line.removesuffix("\r")) for line in text.split("\n"))
+
+
+def _visible_line(line: str) -> str:
+    # Most lines hold nothing to look at, and Python knows that a hundred times faster.
+    return line if line.isprintable() else "".join(map(_visible, line))
 
 
 def _visible(character: str) -> str:

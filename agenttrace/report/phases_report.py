@@ -71,7 +71,7 @@ def _group(group: GroupTimings, width: int) -> Iterator[RenderableType]:
     yield drawn
     facts = table([Column(), Column()], [], indent=INDENT)
     facts.columns[-1].no_wrap = False
-    for label, text in _facts(group):
+    for label, text in group_facts(group):
         facts.add_row(Text(""), Text(label, style="dim"), Text(text))
     yield facts
     for item in group.advice:
@@ -122,7 +122,8 @@ def spark(bins: Mapping[int, int], reach: tuple[int, int]) -> str:
     return "".join(LEVELS[-(-height * (len(LEVELS) - 1) // most)] for height in heights)
 
 
-def _facts(group: GroupTimings) -> Iterator[tuple[str, str]]:
+def group_facts(group: GroupTimings) -> Iterator[tuple[str, str]]:
+    """Sources, load, throughput and cache of a group, each with its label."""
     by_source: dict[str, list[str]] = defaultdict(list)
     for item in group.distributions:
         for source in item.sources:
