@@ -10,6 +10,13 @@ import click
 from agenttrace.cli.options import json_option, store_option
 from agenttrace.cli.output import print_json
 from agenttrace.cli.policy_options import policy_of, policy_options
+from agenttrace.cli.report_options import (
+    is_stdout_taken,
+    recorded_text_commands_nothing,
+    report_options,
+    tell_github,
+    write_text_reports,
+)
 
 
 @click.command(short_help="Compare two runs, after proving that they may be.")
@@ -29,6 +36,7 @@ from agenttrace.cli.policy_options import policy_of, policy_options
     help="Only cases that had this value throughout, where a setting changed within a run.",
 )
 @policy_options
+@report_options
 @json_option
 @store_option
 @click.pass_context
@@ -40,6 +48,9 @@ def compare(
     changed: tuple[str, ...],
     strict: bool,
     restrict: tuple[str, ...],
+    markdown: str | None,
+    junit: str | None,
+    github: bool,
     as_json: bool,
     store: str | None,
     **options: Any,
@@ -57,6 +68,7 @@ def compare(
     from agenttrace.judging import compare as compare_runs
     from agenttrace.store.reading import open_store
 
+    is_taken = is_stdout_taken({"markdown": markdown, "junit": junit}, as_json=as_json)
     policy = policy_of(options)
     gc.disable()  # of a hundred thousand attempts none can go before the end, and looking for those that can takes a second
     with open_store(store) as opened:
@@ -73,10 +85,14 @@ def compare(
         )
     if as_json:
         print_json(comparison_json(comparison))
-    else:
+    elif not is_taken:
         from agenttrace.report.compare_report import draw_comparison
         from agenttrace.report.console import open_console, put, width_of
 
         console = open_console()
-        put(draw_comparison(comparison, width=width_of(console), store=store), console)
+        with recorded_text_commands_nothing(github):
+            put(draw_comparison(comparison, width=width_of(console), store=store), console)
+    write_text_reports(comparison, markdown, junit)
+    if github:
+        tell_github(comparison, to_stderr=is_taken)
     ctx.exit(comparison.exit_code)

@@ -14,7 +14,7 @@ from rich.text import Text
 from agenttrace.comparison.differences import SettingDifference, counted
 from agenttrace.comparison.dimensions import dimension_of
 from agenttrace.comparison.outcome import Comparison
-from agenttrace.comparison.pairing import PairedCase, PairedValue
+from agenttrace.comparison.pairing import PairedCase
 from agenttrace.comparison.verdicts import Verdict
 from agenttrace.report.console import command_line
 from agenttrace.report.drawing import GAP, Column, table
@@ -179,8 +179,7 @@ def verdict_line(comparison: Comparison) -> str:
 
 
 def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
-    scores = [metric.name for metric in comparison.metrics if metric.kind == "score" and " pass" not in metric.name]
-    scores = scores[:SHOWN_SCORES]
+    scores = scores_shown(comparison)
     has_times = any(metric.name == "latency_s" and metric.delta is not None for metric in comparison.metrics)
     shown = [case for case in comparison.cases[:SHOWN_CASES] if any(case.difference)]
     if not shown or not (scores or has_times):
@@ -192,9 +191,9 @@ def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
     rows: list[list[Text | str]] = [
         [
             visible(case.case, limit=40),
-            *(_cell("score", _value(case, name, is_score=True)) for name in scores),
-            *([_cell("time", _value(case, "latency_s", is_score=False))] if has_times else []),
-            *([_flags(comparison, case)] if has_flags else []),
+            *(case_value(case, name, is_score=True) for name in scores),
+            *([case_value(case, "latency_s", is_score=False)] if has_times else []),
+            *([flags_text(comparison, case)] if has_flags else []),
         ]
         for case in shown
     ]
@@ -203,15 +202,21 @@ def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
     yield table(columns, rows, indent=INDENT)
 
 
-def _value(case: PairedCase, name: str, *, is_score: bool) -> PairedValue | None:
-    return next((value for key, value in case.values.items() if key == (is_score, name)), None)
+def scores_shown(comparison: Comparison, limit: int | None = SHOWN_SCORES) -> list[str]:
+    """Names of the scores that a list of cases tells, without what is calculated from repetitions (`correct pass@3`)."""
+    return [metric.name for metric in comparison.metrics if metric.kind == "score" and " pass" not in metric.name][
+        :limit
+    ]
 
 
-def _cell(kind: str, value: PairedValue | None) -> str:
+def case_value(case: PairedCase, name: str, *, is_score: bool) -> str:
+    """Both means of a case."""
+    value = next((value for key, value in case.values.items() if key == (is_score, name)), None)
+    kind = "score" if is_score else "time"
     return NOTHING if value is None else f"{amount(kind, value.baseline)} → {amount(kind, value.candidate)}"
 
 
-def _flags(comparison: Comparison, case: PairedCase) -> str:
+def flags_text(comparison: Comparison, case: PairedCase) -> str:
     """Which scores of the case changed, as far as its repetitions allow to say."""
     found = [flag for flag in comparison.flags.get(case.case, ()) if flag.flag is not None]
     return ", ".join(

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
+from xml.etree.ElementTree import fromstring
 
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
@@ -100,6 +101,36 @@ def test_json_has_the_same_verdict() -> None:
     assert told["verdict"] == "regressed"
     assert told["unverified"] is True
     assert told["changed"] == ["sampling"]
+
+
+@pytest.mark.usefixtures("runs")
+def test_reports_beside_the_console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One run of the command writes every form; on GitHub nothing recorded is taken for a command."""
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
+    files = {form: tmp_path / form for form in ("markdown", "junit")}
+    options = [part for form, file in files.items() for part in (f"--{form}", str(file))]
+    result = agenttrace("compare", "main", "branch", "--changed", "sampling", *options, "--github")
+    assert (result.returncode, result.stderr) == (1, "")
+    assert files["markdown"].read_text().startswith("<!-- agenttrace-comparison -->\n## ❌")
+    assert fromstring(files["junit"].read_bytes()).get("failures") == "2"
+    assert files["markdown"].read_text() in (tmp_path / "summary.md").read_text()
+    stop, *_, last = [line for line in result.stdout.splitlines() if line.startswith("::")]
+    token = stop.removeprefix("::stop-commands::")
+    assert result.stdout.index("Verdict: regressed") < result.stdout.index(f"::{token}::\n")
+    assert last.startswith("::error title=agenttrace%3A regressed")
+
+
+@pytest.mark.usefixtures("runs")
+def test_one_report_on_standard_output(tmp_path: Path) -> None:
+    """It is alone there, with the verdict as exit code; two are refused, and so is a place that cannot be written."""
+    result = agenttrace("compare", "main", "branch", "--changed", "sampling", "--junit", "-")
+    assert (result.returncode, fromstring(result.stdout).tag) == (1, "testsuites")
+    mixed = agenttrace("compare", "main", "branch", "--junit", "-", "--json")
+    assert (mixed.returncode, mixed.stdout) == (2, "")
+    assert "--junit - and --json would mix" in mixed.stderr
+    nowhere = agenttrace("compare", "main", "branch", "--markdown", str(tmp_path / "no" / "where"))
+    assert nowhere.returncode == 3
+    assert "cannot be written" in nowhere.stderr
 
 
 @pytest.mark.usefixtures("runs")
