@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 
 from agenttrace.comparison import compare as comparing
@@ -10,8 +11,10 @@ from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.comparison.outcome import Comparison
 from agenttrace.comparison.policy import Policy
+from agenttrace.phases.distributions import GroupTimings
 from agenttrace.records import RunRecord
 from agenttrace.settings.contract import Contract
+from agenttrace.steps import JSON
 from agenttrace.store.evidence import read_contract, read_evidence
 from agenttrace.store.reading import Store
 
@@ -58,3 +61,29 @@ def compare(
     return comparing.compare(
         baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict, policy=policy
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Details:
+    """What a page shows of a comparison beside its numbers."""
+
+    outputs: Mapping[str, JSON]
+    """By trace, what it answered; of the first attempts at cases that changed."""
+    baseline_times: tuple[GroupTimings, ...]
+    """Of the model calls of the whole run, by model."""
+    candidate_times: tuple[GroupTimings, ...]
+
+
+def load_details(store: Store, comparison: Comparison, cases: Sequence[str]) -> Details:
+    """Outputs of `cases`, and how the times of both runs are distributed."""
+    from agenttrace.store.root_outputs import read_root_outputs
+    from agenttrace.store.timings import Selection, read_timings
+
+    traces = [side[0] for case in cases for side in comparison.traces.get(case, ((), ())) if side]
+    with store.connection() as connection:
+        times = [
+            read_timings(connection, Selection(run_id=run.run_id)).groups
+            for run in (comparison.baseline, comparison.candidate)
+        ]
+        outputs = read_root_outputs(connection, traces)
+    return Details(outputs=outputs, baseline_times=times[0], candidate_times=times[1])

@@ -15,6 +15,7 @@ from agenttrace.cli.report_options import (
     recorded_text_commands_nothing,
     report_options,
     tell_github,
+    write_page,
     write_text_reports,
 )
 
@@ -50,6 +51,7 @@ def compare(
     restrict: tuple[str, ...],
     markdown: str | None,
     junit: str | None,
+    html: str | None,
     github: bool,
     as_json: bool,
     store: str | None,
@@ -68,7 +70,7 @@ def compare(
     from agenttrace.judging import compare as compare_runs
     from agenttrace.store.reading import open_store
 
-    is_taken = is_stdout_taken({"markdown": markdown, "junit": junit}, as_json=as_json)
+    is_taken = is_stdout_taken({"markdown": markdown, "junit": junit, "html": html}, as_json=as_json)
     policy = policy_of(options)
     gc.disable()  # of a hundred thousand attempts none can go before the end, and looking for those that can takes a second
     with open_store(store) as opened:
@@ -83,6 +85,8 @@ def compare(
             restrict=restrict,
             policy=policy,
         )
+        if html is not None:
+            write_page(comparison, opened, html, store)
     if as_json:
         print_json(comparison_json(comparison))
     elif not is_taken:

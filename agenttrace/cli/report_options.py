@@ -17,6 +17,7 @@ from agenttrace.errors import UsageError
 
 if TYPE_CHECKING:
     from agenttrace.comparison.outcome import Comparison
+    from agenttrace.store.reading import Store
 
 SUMMARY = "GITHUB_STEP_SUMMARY"
 """Names the file that GitHub Actions shows below a step."""
@@ -30,6 +31,7 @@ def report_options(command: Any) -> Any:
         (
             click.option("--markdown", metavar="FILE", help="Write a comment for a pull request. '-' is stdout."),
             click.option("--junit", metavar="FILE", help="Write JUnit XML, for CI systems. '-' is stdout."),
+            click.option("--html", metavar="FILE", help="Write a page that needs no network. '-' is stdout."),
             click.option(
                 "--github", is_flag=True, help="Annotate a run of GitHub Actions, and add to its step's summary."
             ),
@@ -72,6 +74,17 @@ def write_text_reports(comparison: Comparison, markdown: str | None, junit: str 
         from agenttrace.report.junit_report import junit_report
 
         write_report(junit, junit_report(comparison))
+
+
+def write_page(comparison: Comparison, opened: Store, file: str, store: str | None) -> None:
+    """The HTML report, with what the store has of outputs and times."""
+    from agenttrace.judging import load_details
+    from agenttrace.report.html_report import MAX_CASES, changed_cases, html_report
+
+    cases = [case.case for case in changed_cases(comparison)[:MAX_CASES]]
+    phoenix = os.environ.get("PHOENIX_COLLECTOR_ENDPOINT")
+    page = html_report(comparison, load_details(opened, comparison, cases), store=store, phoenix=phoenix)
+    write_report(file, page.encode("utf-8", "replace"))
 
 
 def tell_github(comparison: Comparison, *, to_stderr: bool) -> None:

@@ -10,11 +10,17 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agenttrace.comparison.outcome import Comparison, MetricComparison
-from agenttrace.comparison.wording import signed
 from agenttrace.report.compare_report import SLUGS, case_value, flags_text, scores_shown, verdict_line
 from agenttrace.report.escaping import visible
-from agenttrace.report.metric_table import difference_text, interval_text, sample_text, values_text, verdict_text
-from agenttrace.report.numbers import NOTHING, percent, quantity
+from agenttrace.report.metric_table import (
+    difference_text,
+    interval_text,
+    margin_text,
+    sample_text,
+    values_text,
+    verdict_text,
+)
+from agenttrace.report.numbers import percent, quantity
 from agenttrace.report.setting_text import short_lines
 from agenttrace.report.settings_report import severity_word
 
@@ -95,11 +101,6 @@ def _metric_row(metric: MetricComparison) -> str:
         verdict_text(metric).plain,
     )
     return f"| {name} | {' | '.join(cells)} |"
-
-
-def margin_text(metric: MetricComparison) -> str:
-    """How much worse still passes."""
-    return NOTHING if metric.margin is None else signed(metric, metric.margin).removeprefix("+")
 
 
 def _differences(comparison: Comparison) -> list[str]:

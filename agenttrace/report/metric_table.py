@@ -61,6 +61,11 @@ def interval_text(metric: MetricComparison) -> str:
     return " to ".join("…" if end is None else difference_text(metric, end) for end in ends)
 
 
+def margin_text(metric: MetricComparison) -> str:
+    """How much worse still passes."""
+    return NOTHING if metric.margin is None else difference_text(metric, metric.margin).removeprefix("+")
+
+
 def values_text(metric: MetricComparison) -> str:
     """Both means."""
     return f"{amount(metric.kind, metric.baseline)} → {amount(metric.kind, metric.candidate)}"

@@ -230,7 +230,7 @@ class Store:
             f"AND span_id NOT IN (SELECT span_id FROM spans WHERE {column} = $value)",
             value=value,
         )
-        _expand(connection, [*finished, *unfinished])
+        expand_rows(connection, [*finished, *unfinished])
         keys = f"SELECT trace_id, span_id FROM spans WHERE {column} = $value"
         phases = _by_span(connection, f"SELECT * FROM phases WHERE (trace_id, span_id) IN ({keys})", value)
         attempts = _by_span(
@@ -280,7 +280,7 @@ def _roots(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping
         """,
         ids=ids,
     )
-    _expand(connection, rows)
+    expand_rows(connection, rows)
     return {row["span_id"]: row for row in rows}
 
 
@@ -291,7 +291,7 @@ def _by_span(connection: duckdb.DuckDBPyConnection, query: str, value: str) -> M
     return grouped
 
 
-def _expand(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
+def expand_rows(connection: duckdb.DuckDBPyConnection, rows: Sequence[dict[str, Any]]) -> None:
     """Put content back in place of the references."""
     columns = ("input", "output", "metadata", "settings")
     wanted = {reference for row in rows for column in columns for reference in references(row.get(column))}

@@ -292,6 +292,10 @@ def test_recorded_agents_are_compared() -> None:
     allowed = agenttrace("compare", "main", "branch", "--changed", "sampling.temperature", "--json")
     assert allowed.returncode == 10, allowed.stderr
     told = json.loads(allowed.stdout)
+    page = agenttrace("compare", "main", "branch", "--changed", "sampling.temperature", "--html", "-")
+    assert (page.returncode, page.stderr) == (10, "")
+    assert page.stdout.startswith("<!doctype html>")
+    assert "duration, from" in page.stdout
     assert {metric["name"]: metric["n"] for metric in told["metrics"]}["latency_s"] == 4
     assert sorted(case["case"] for case in told["cases"]) == ["q0", "q1", "q2", "q3"]
     assert {(item["dimension"], item["call_site"]) for item in told["unverified_settings"]} >= {
