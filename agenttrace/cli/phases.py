@@ -75,12 +75,12 @@ def phases(
 def _timings(opened: Store, run: RunRecord | None, since_ns: int | None, by: str) -> Timings:
     try:
         from agenttrace.store.timings import Selection, read_timings
-    except ImportError as error:
-        raise MissingExtra("eval", "Quantiles with intervals") from error
 
-    selection = Selection(run_id=None if run is None else run.run_id, since_ns=since_ns)
-    with opened.connection() as connection:
-        return read_timings(connection, selection, cast("By", by))
+        selection = Selection(run_id=None if run is None else run.run_id, since_ns=since_ns)
+        with opened.connection() as connection:
+            return read_timings(connection, selection, cast("By", by))
+    except ModuleNotFoundError as error:
+        raise MissingExtra("eval", "Quantiles with intervals") from error
 
 
 def _inferred(opened: Store, run: RunRecord | None, since_ns: int | None) -> Inferred:

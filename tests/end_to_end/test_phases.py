@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -81,3 +83,25 @@ def test_one_call_has_no_quantiles(store: Path) -> None:
     """One call shows its times, and no quantile of them."""
     import_records(store, [a_run()], [a_call(1)])
     assert re.search(r"whole call +— +— +— +1\.0 s", agenttrace("phases").stdout)
+
+
+def without(module: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """A command where a library is not installed."""
+    program = "import sys; sys.modules[sys.argv[1]] = None; from agenttrace.cli.main import main; main(sys.argv[2:])"
+    return subprocess.run(
+        [sys.executable, "-c", program, module, *arguments], capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("module", ["scipy", "numpy"])
+def test_without_the_extra_the_command_to_install_it_is_named(two_runs: Path, module: str) -> None:
+    """Quantiles and comparisons need statistics; the closing screen does without, and leaves out its advice."""
+    for command in (["phases"], ["show", "last", "--why"]):
+        result = without(module, *command)
+        assert (result.returncode, result.stdout) == (3, "")
+        assert "[eval]" in result.stderr
+        assert "Traceback" not in result.stderr
+    closing = without(module, "summary", "later")
+    assert closing.returncode == 0, closing.stderr
+    assert "queue" in closing.stdout
+    assert "advice" in agenttrace("summary", "later").stdout

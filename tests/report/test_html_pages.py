@@ -155,3 +155,16 @@ def test_the_commands_write_the_pages(store: Path, tmp_path: Path) -> None:
     refused = agenttrace("phases", "--html", str(tmp_path / "nowhere" / "page.html"))
     assert refused.returncode == 3
     assert "cannot be written" in refused.stderr
+
+
+def test_a_damaged_trace_has_a_page(page: Page, tmp_path: Path) -> None:
+    """Without root, unfinished, with parents in a circle or clocks that jumped: every step is there, and no number is made up."""
+    spans = [
+        a_span(2, parent_id=f"{1:016x}", end_ns=None, state="unfinished"),
+        a_span(3, parent_id=f"{4:016x}", end_ns=NOON - SECOND),
+        a_span(4, parent_id=f"{3:016x}", kind="tool", end_ns=NOON + SECOND),
+    ]
+    assert opened(page, tmp_path, trace_page(None, spans)) == []
+    assert page.locator("ol.steps > li").count() == 3
+    assert "has not ended, or its root is missing" in page.locator("main").inner_text()
+    assert "nan" not in page.locator("main").inner_text().lower()
