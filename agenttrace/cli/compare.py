@@ -15,7 +15,7 @@ from agenttrace.cli.report_options import (
     recorded_text_commands_nothing,
     report_options,
     tell_github,
-    write_page,
+    write_comparison_page,
     write_text_reports,
 )
 
@@ -86,7 +86,7 @@ def compare(
             policy=policy,
         )
         if html is not None:
-            write_page(comparison, opened, html, store)
+            write_comparison_page(comparison, opened, html, store)
     if as_json:
         print_json(comparison_json(comparison))
     elif not is_taken:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from agenttrace.cli.options import html_option
 from agenttrace.cli.output import print_error, unwritable
 from agenttrace.errors import UsageError
 
@@ -31,7 +32,7 @@ def report_options(command: Any) -> Any:
         (
             click.option("--markdown", metavar="FILE", help="Write a comment for a pull request. '-' is stdout."),
             click.option("--junit", metavar="FILE", help="Write JUnit XML, for CI systems. '-' is stdout."),
-            click.option("--html", metavar="FILE", help="Write a page that needs no network. '-' is stdout."),
+            html_option,
             click.option(
                 "--github", is_flag=True, help="Annotate a run of GitHub Actions, and add to its step's summary."
             ),
@@ -76,7 +77,7 @@ def write_text_reports(comparison: Comparison, markdown: str | None, junit: str 
         write_report(junit, junit_report(comparison))
 
 
-def write_page(comparison: Comparison, opened: Store, file: str, store: str | None) -> None:
+def write_comparison_page(comparison: Comparison, opened: Store, file: str, store: str | None) -> None:
     """The HTML report, with what the store has of outputs and times."""
     from agenttrace.judging import load_details
     from agenttrace.report.html_report import MAX_CASES, changed_cases, html_report

@@ -19,6 +19,7 @@ from agenttrace.report.compare_report import case_value, flags_text, scores_show
 from agenttrace.report.distribution_plot import phase_plots
 from agenttrace.report.escaping import visible
 from agenttrace.report.hints import show_command
+from agenttrace.report.html_page import POLICY
 from agenttrace.report.metric_table import (
     difference_text,
     interval_text,
@@ -73,7 +74,7 @@ def html_report(comparison: Comparison, details: Details, *, store: str | None, 
     style = environment.get_template("comparison.css").render()
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
     page = _page(comparison, details, store, phoenix)
-    return environment.get_template("comparison.html.jinja").render(page=page, style_hash=f"sha256-{digest}")
+    return environment.get_template("comparison.html.jinja").render(page=page, policy=POLICY.format(hash=digest))
 
 
 def _page(comparison: Comparison, details: Details, store: str | None, phoenix: str | None) -> dict[str, Any]:
