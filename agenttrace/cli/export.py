@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from agenttrace.records import RunRecord, SpanRecord
     from agenttrace.store.reading import Store
 
-FILES = ("jsonl", "otlp-json")
+FILES = ("jsonl", "parquet", "otlp-json")
 ENDPOINTS = ("otlp", "phoenix", "arize-ax")
 
 
@@ -29,7 +29,7 @@ ENDPOINTS = ("otlp", "phoenix", "arize-ax")
     "to_format",
     type=click.Choice([*FILES, *ENDPOINTS]),
     required=True,
-    help="A file (JSON Lines, OTLP JSON) or a backend (OTLP, Phoenix, Arize AX).",
+    help="A file (JSON Lines, Parquet, OTLP JSON) or a backend (OTLP, Phoenix, Arize AX).",
 )
 @click.option("--run", "run", metavar="RUN", help="Only this run: its id, the beginning of it, or its name.")
 @click.option("--trace", "trace", metavar="TRACE", help="Only this trace: its id, the beginning of it, or 'last'.")
@@ -56,7 +56,7 @@ def export(
 ) -> None:
     """Write what a store holds, or a part of it, to a file, or send it to a backend.
 
-    A file is there whole or not at all; 'agenttrace import' reads JSON Lines back. Sending again changes nothing at the
+    A file is there whole or not at all; 'agenttrace import' reads JSON Lines and Parquet back. Sending again changes nothing at the
     backend; with --resume it goes on where it stopped, or where the agent's own sending did.
     """
     from agenttrace.store.reading import open_store
@@ -71,6 +71,8 @@ def export(
         raise UsageError(
             f"--to {to_format} writes a file: --endpoint, --header, --project and --resume are for backends."
         )
+    if to_format == "parquet" and file in (None, "-"):
+        raise UsageError("--to parquet writes a file. Name it: --output spans.parquet")
     with open_store(store) as opened:
         if to_format in ENDPOINTS:
             from agenttrace.cli.sending import send
@@ -81,7 +83,11 @@ def export(
             send(opened, store, place, run=run, trace=trace, since_ns=since_ns, resume=resume, as_json=as_json)
             return
         runs, spans = _chosen(opened, run, trace) if since_ns is None else _begun_since(opened, run, since_ns)
-        _write(_lines(to_format, runs, spans), file)
+        lines = _lines(to_format, runs, spans)
+        if to_format == "parquet" and file is not None:
+            _write_parquet(lines, Path(file))
+        else:
+            _write(lines, file)
 
 
 def _lines(to_format: str, runs: Iterable[RunRecord], spans: Iterable[SpanRecord]) -> Iterator[bytes]:
@@ -134,6 +140,18 @@ def _write(lines: Iterator[bytes], file: str | None) -> None:
         raise unwritable(error) from error
 
 
+def _write_parquet(lines: Iterator[bytes], path: Path) -> None:
+    from agenttrace.store.parquet import write_parquet
+
+    if path.exists() and not path.is_file():
+        raise UsageError(f"{path} is no file, and Parquet cannot be written piece by piece. Name a file.")
+    try:
+        with _whole_path(path) as unfinished:
+            write_parquet(lines, unfinished)
+    except OSError as error:
+        raise unwritable(error) from error
+
+
 @contextmanager
 def _whole_file(path: Path) -> Iterator[BinaryIO]:
     """A file that takes its name when all of it is written. Devices and pipes are written as they are."""
@@ -141,10 +159,16 @@ def _whole_file(path: Path) -> Iterator[BinaryIO]:
         with open(path, "wb") as opened:
             yield opened
         return
+    with _whole_path(path) as unfinished, open(unfinished, "xb") as opened:
+        yield opened
+
+
+@contextmanager
+def _whole_path(path: Path) -> Iterator[Path]:
+    """Where to write a file that takes its name when all of it is written."""
     unfinished = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(unfinished, "xb") as opened:
-            yield opened
+        yield unfinished
         os.replace(unfinished, path)
     except BaseException:
         unfinished.unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""`agenttrace import`: runs and traces from a file of JSON Lines into a store."""
+"""`agenttrace import`: runs and traces from a file of JSON Lines or Parquet into a store."""
 
 from __future__ import annotations
 
@@ -24,17 +24,21 @@ if TYPE_CHECKING:
 @json_option
 @store_option
 def import_file(file: str, name: str | None, as_json: bool, store: str | None) -> None:
-    """Read the runs and traces of a file that 'agenttrace export --to jsonl' wrote, or scored attempts, and store them.
+    """Read the runs and traces of a file that 'agenttrace export' wrote (jsonl, parquet), or scored attempts; store them.
 
     All of it is stored, or nothing. What the store holds already is left as it is.
     """
-    from agenttrace.export.jsonl import read_lines
+    from agenttrace.export.jsonl import read_lines, read_records
     from agenttrace.export.scored import is_scored_file
+    from agenttrace.store.parquet import is_parquet, parquet_lines
 
-    if is_scored_file(file):
+    if is_parquet(file):
+        runs, spans = read_records(parquet_lines(file), Path(file).name)
+    elif is_scored_file(file):
         _import_scores(file, name, as_json, store)
         return
-    runs, spans = read_lines(file)
+    else:
+        runs, spans = read_lines(file)
     runs = _named(_with_missing_runs(runs, spans, Path(file).stem), name)
     from agenttrace.store.importing import import_records
 

@@ -278,30 +278,33 @@ def _line(value: Mapping[str, JSON]) -> bytes:
 
 
 def read_lines(file: str | os.PathLike[str]) -> tuple[list[RunRecord], list[SpanRecord]]:
-    """All runs and spans of a file, in its order. A run told twice counts as told last; an equal span counts once.
+    """All runs and spans of a file of JSON Lines: see `read_records`. Raises `OSError` if it cannot be read."""
+    with open(file, "rb") as lines:
+        return read_records(lines, Path(file).name)
+
+
+def read_records(lines: Iterable[bytes], name: str) -> tuple[list[RunRecord], list[SpanRecord]]:
+    """All runs and spans of lines, in their order. A run told twice counts as told last; an equal span counts once.
 
     Raises:
-        InvalidRecord: lines that are no records, by number, or a file without any. Nothing is returned of such a file.
-        OSError: the file cannot be read.
+        InvalidRecord: lines that are no records, by number, or none at all; `name` says whose. Nothing is returned then.
     """
     runs: dict[str, RunRecord] = {}
     spans: dict[tuple[str, str], SpanRecord] = {}
     problems: list[str] = []
-    with open(file, "rb") as lines:
-        for number, line in enumerate(lines, 1):
-            text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
-            if not text.strip():
-                continue
-            try:
-                _take(text, runs, spans)
-            except InvalidRecord as error:
-                problems.append(f"line {number}: {error}")
+    for number, line in enumerate(lines, 1):
+        text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
+        if not text.strip():
+            continue
+        try:
+            _take(text, runs, spans)
+        except InvalidRecord as error:
+            problems.append(f"line {number}: {error}")
     if problems:
-        raise InvalidRecord(_all_problems(Path(file).name, problems))
+        raise InvalidRecord(_all_problems(name, problems))
     if not runs and not spans:
         raise InvalidRecord(
-            f"{Path(file).name} holds no record. "
-            "Name a file that 'agenttrace export --to jsonl' wrote; nothing was imported."
+            f"{name} holds no record. Name a file that 'agenttrace export' wrote as jsonl or parquet; nothing was imported."
         )
     return list(runs.values()), list(spans.values())
 

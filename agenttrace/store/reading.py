@@ -6,7 +6,7 @@ import os
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any, Literal, Self, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 
 import duckdb
 import orjson
@@ -17,9 +17,14 @@ from agenttrace.steps import JSON
 from agenttrace.store.content import expand, references
 from agenttrace.store.database import locked_database
 from agenttrace.store.filters import EVERYTHING, TraceFilter
+from agenttrace.store.frames import arrow_table, data_frame
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.rows import Row, run_from_row, span_from_row, unfinished_from_row
+
+if TYPE_CHECKING:
+    import pandas
+    import pyarrow
 
 JSON_COLUMNS = ("settings", "metadata", "input", "output", "events", "server_parts", "server_report", "tags", "headers",
                 "policy")  # fmt: skip
@@ -209,6 +214,16 @@ class Store:
         with self._connection() as connection:
             row = connection.execute("SELECT coalesce(sum(damaged), 0) FROM segments").fetchone()
         return int(row[0]) if row else 0
+
+    def arrow(self, relation: str) -> pyarrow.Table:
+        """A table or view (docs/schema.md), such as `model_calls`, as an Arrow table; needs the extra `frames`."""
+        with self._connection() as connection:
+            return arrow_table(connection, relation)
+
+    def dataframe(self, relation: str) -> pandas.DataFrame:
+        """A table or view (docs/schema.md), such as `model_calls`, for pandas; needs the extra `frames`."""
+        with self._connection() as connection:
+            return data_frame(connection, relation)
 
     def connection(self) -> AbstractContextManager[duckdb.DuckDBPyConnection]:
         """The open database, up to date: for answers that take several queries."""
