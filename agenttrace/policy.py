@@ -9,7 +9,7 @@ import importlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast, get_args
 
 from agenttrace.errors import UsageError
 from agenttrace.spans.content_policy import CONTENT, KEEP, ContentPolicy, Keep, Redact, strictest
@@ -60,6 +60,9 @@ class RecordingPolicy:
 
 DEFAULT = RecordingPolicy()
 
+Durability: TypeAlias = Literal["process", "power"]
+"""What a finished step survives, once it is written: the end of its process, or a loss of power too."""
+
 
 def recording_policy(
     *,
@@ -85,6 +88,14 @@ def recording_policy(
         raise UsageError("redact is no function. Give a function that takes a text and returns what may be kept of it.")
     redacts = redact if redact is not None else _named_function(os.environ.get("AGENTTRACE_REDACT"))
     return RecordingPolicy(content=ContentPolicy(**keeps, limit=limit, redact=redacts), **given)
+
+
+def survives_power_loss(durability: Durability | None) -> bool:
+    """What `durability`, else `AGENTTRACE_DURABILITY`, says. Raises `UsageError` for another word."""
+    word = durability if durability is not None else os.environ.get("AGENTTRACE_DURABILITY", "").strip() or "process"
+    if word not in get_args(Durability):
+        raise UsageError(f"durability is {word!r}. Say 'process', or 'power' to have the disk confirm every write.")
+    return word == "power"
 
 
 def quiet_ns() -> int:

@@ -24,7 +24,15 @@ from agenttrace.export.destinations import OTLP_ENDPOINT
 from agenttrace.langchain.handler import CallbackHandler
 from agenttrace.langchain.hook import register_hook
 from agenttrace.langchain.open_steps import OpenSteps
-from agenttrace.policy import DEFAULT, Content, RecordingPolicy, quiet_ns, recording_policy
+from agenttrace.policy import (
+    DEFAULT,
+    Content,
+    Durability,
+    RecordingPolicy,
+    quiet_ns,
+    recording_policy,
+    survives_power_loss,
+)
 from agenttrace.provenance import provenance
 from agenttrace.records import OF_THE_RUN, PROVENANCE, RunRecord
 from agenttrace.spans.content_policy import Redact
@@ -104,8 +112,10 @@ class AgentTraceHandler(CallbackHandler):
             mapping of these.
         redact: A function that is given each text, off the agent's thread, and returns what may be kept of it.
         payload_limit: How many characters of one text, and items of one list, are kept.
+        durability: `power` has the disk confirm what is written, some milliseconds a batch, off the agent's thread; by
+            default a step survives the end of its process, once written. The strictest holds for all of a store.
 
-    Each of the last five has an environment variable (docs/recording.md). Inside `record()`, its sampling counts, and of
+    Each of the last six has an environment variable (docs/recording.md). Inside `record()`, its sampling counts, and of
     its content policy and the handler's the stricter.
 
     What cannot be recorded never reaches the agent: it is counted, and `agenttrace doctor` shows the count.
@@ -123,6 +133,7 @@ class AgentTraceHandler(CallbackHandler):
         content: Content | None = None,
         redact: Redact | None = None,
         payload_limit: int | None = None,
+        durability: Durability | None = None,
     ) -> None:
         self._policy = recording_policy(
             sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit
@@ -131,6 +142,8 @@ class AgentTraceHandler(CallbackHandler):
         super().__init__(_steps, transport=transport and os.environ.get("AGENTTRACE_TRANSPORT", "on") != "off")
         self._store = None if store is None else store_path(store)
         self._default_store = store_path(store)
+        if survives_power_loss(durability):
+            _writer(self._default_store).survive_power_loss()
         if exporter is not None:
             _writer(self._default_store).add_exporter(exporter)
         if export is not None:
@@ -181,13 +194,16 @@ def record(
     content: Content | None = None,
     redact: Redact | None = None,
     payload_limit: int | None = None,
+    durability: Durability | None = None,
 ) -> Iterator[Recording]:
     """Record every LangChain call made inside as one run, with or without a handler; a handler given too doubles nothing.
 
     The run is in the store when the block ends, also after an exception. What started inside and ends later still
     belongs to it. `tags`, `metadata`, `session` and `user` are kept with each of its traces; what a call's own config says
-    wins. The last five are those of `AgentTraceHandler`.
+    wins. The last six are those of `AgentTraceHandler`.
     """
+    if durability is not None and survives_power_loss(durability):
+        _writer(store_path(store)).survive_power_loss()
     policy = recording_policy(sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit)
     run = _new_run(policy, name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
     with record_run(run, store, policy=policy) as recording:
@@ -205,6 +221,8 @@ def record_run(
     _remember_run(run, recording_policy(sample=1.0) if policy is None else policy)
     recording = Recording(run.run_id, run.name, store_path(store))
     writer = _writer(recording.store)
+    if survives_power_loss(None):
+        writer.survive_power_loss()
     writer.put(partial(_itself, run))
     register_hook(_hooked_handler)
     recording_token = _recording.set(recording)
@@ -227,10 +245,17 @@ def install(
     content: Content | None = None,
     redact: Redact | None = None,
     payload_limit: int | None = None,
+    durability: Durability | None = None,
 ) -> AgentTraceHandler:
     """Record every LangChain run of this process from now on, without touching the code that makes them."""
     handler = AgentTraceHandler(
-        store, sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit
+        store,
+        sample=sample,
+        slow_s=slow_s,
+        content=content,
+        redact=redact,
+        payload_limit=payload_limit,
+        durability=durability,
     )
     _installed[:] = [handler]
     register_hook(_hooked_handler)

@@ -92,6 +92,7 @@ class Writer:
         self._exporters: list[SpanExporter] = []
         self._watchers: list[Watcher] = []
         self._followers: list[Follower] = []
+        self._survives_power_loss = False
         self._start_afresh()
         if hasattr(os, "register_at_fork"):
             self_reference = weakref.ref(self)
@@ -169,6 +170,12 @@ class Writer:
         """Let a follower have what is finished from now on; a second one to the same destination is not added."""
         if all(known.destination != follower.destination for known in self._followers):
             self._followers.append(follower)
+
+    def survive_power_loss(self) -> None:
+        """From now on, have the disk confirm what is written before it counts as written."""
+        self._survives_power_loss = True
+        if (journal := self._journal) is not None:
+            journal.survives_power_loss = True
 
     def flush(self, timeout_s: float = 5.0) -> None:
         """Wait until all that was put before is written, at most `timeout_s`."""
@@ -341,7 +348,9 @@ class Writer:
             lines = scrub_lines(lines)
             if self._journal is None:
                 self._layout.create()
-                self._journal = Journal(self._layout.journal, self._process)
+                self._journal = Journal(
+                    self._layout.journal, self._process, survives_power_loss=self._survives_power_loss
+                )
             self._journal.append(lines)
             self._counted, self._refused = counted, False
         except (OSError, AgentTraceError) as error:

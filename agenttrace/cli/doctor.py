@@ -15,14 +15,14 @@ if TYPE_CHECKING:
     from agenttrace.store.health import Health
 
 LOSSES = 3
-"""The exit code when something was lost."""
+"""The exit code when something was lost or is damaged."""
 
 
 @click.command(short_help="Check the store, and what could not be recorded.")
 @json_option
 @store_option
 def doctor(as_json: bool, store: str | None) -> None:
-    """Check the store: what it holds, what was lost on the way, who still writes. Exit code 3 if anything was lost."""
+    """Check the store: what it holds, what was lost on the way, who still writes. Exit code 3 if anything was lost or is damaged."""
     from agenttrace.store.health import examine
 
     health = examine(store)
@@ -30,7 +30,7 @@ def doctor(as_json: bool, store: str | None) -> None:
         print_json({**asdict(health), "store": str(health.store), "is_whole": health.is_whole})
     else:
         _draw(health)
-    if not health.is_whole:
+    if not health.is_whole or health.damaged_logs:
         sys.exit(LOSSES)
 
 
@@ -48,6 +48,10 @@ def _draw(health: Health) -> None:
     click.echo(f"on disk     {decimal(health.size_bytes)}, {decimal(health.free_bytes)} free")
     click.echo(f"writing     {quantity(health.open_segments, 'open journal segment')}")
     click.echo(f"damaged     {quantity(health.damaged_lines, 'journal line')}")
+    if health.doubled:
+        click.echo(f"doubled     {quantity(health.doubled, 'span')}")
+    for name in health.damaged_logs:
+        click.echo(f"set aside   {name}, a damaged log of the database; what it held was merged again. Remove it.")
     if not health.faults:
         click.echo("capture     no errors, nothing dropped")
     for fault in health.faults:

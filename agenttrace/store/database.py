@@ -6,6 +6,7 @@ anywhere) opens the file but DuckDB itself; mergers keep each other out with a l
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typing import Any
 import duckdb
 import portalocker
 
+from agenttrace import clock
 from agenttrace.errors import NewerSchema, NotAStore, StoreLocked, StoreUnwritable
 from agenttrace.store.layout import Layout
 from agenttrace.store.migrations import migrate
@@ -24,6 +26,12 @@ WAIT_S = 15.0
 """How long to wait for another merger, or for another program that holds the database."""
 
 RETRY_S = 0.05
+
+DAMAGED_LOG = re.compile("Corrupt WAL|replaying WAL|WAL was created")
+DISK = re.compile("No space left|Permission denied|Could not set lock")
+"""What DuckDB says of a log that it cannot read, and of a disk that refuses, which is no fault of the log."""
+
+log = logging.getLogger("agenttrace")
 
 
 @contextmanager
@@ -71,6 +79,9 @@ def connect(layout: Layout, deadline: float, confined_to_bytes: int | None = Non
             return _open(layout, confined_to_bytes)
         except duckdb.Error as error:
             text = str(error)
+            if DAMAGED_LOG.search(text) and not DISK.search(text) and layout.log.exists():
+                _set_aside(layout)
+                continue
             if "Could not set lock on file" not in text:
                 raise _unreadable(layout, text) from error
             if time.monotonic() >= deadline:
@@ -80,6 +91,17 @@ def connect(layout: Layout, deadline: float, confined_to_bytes: int | None = Non
                     "Close it there and try again; recording goes on meanwhile and nothing is lost."
                 ) from error
         time.sleep(RETRY_S)  # there is nothing to wait on: the lock is another program's
+
+
+def _set_aside(layout: Layout) -> None:
+    """Move a write-ahead log that cannot be read out of the way, and keep it.
+
+    A segment of a journal is removed only when what it held is in the database proper and no log is left, and the ledger
+    is written with the rows: so what is lost with a log is merged again.
+    """
+    damaged = layout.log.with_name(f"{layout.log.name}.damaged-{clock.wall_ns()}")
+    layout.log.rename(damaged)
+    log.warning("agenttrace set a damaged log of the database aside (%s) and merges the journals again.", damaged.name)
 
 
 def _open(layout: Layout, confined_to_bytes: int | None) -> duckdb.DuckDBPyConnection:

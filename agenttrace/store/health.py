@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 
-from agenttrace.errors import DISTRIBUTION
+from agenttrace.errors import DISTRIBUTION, NotAStore
 from agenttrace.records import CaptureCounters
 from agenttrace.store.database import locked_database
 from agenttrace.store.journal import SUFFIX
@@ -38,13 +38,17 @@ class Health:
     """Journal segments that a living process writes."""
     faults: tuple[CaptureCounters, ...]
     """Processes that could not record everything."""
+    doubled: int
+    """Spans that are stored more than once. Never, unless the database was changed by something else."""
+    damaged_logs: tuple[str, ...]
+    """Write-ahead logs of the database that could not be read and were set aside; what they held was merged again."""
     size_bytes: int
     free_bytes: int
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that was observed is here."""
-        return not self.faults and self.damaged_lines == 0
+        """Whether everything that was observed is here, once."""
+        return not self.faults and self.damaged_lines == 0 and self.doubled == 0
 
 
 def examine(path: str | os.PathLike[str] | None = None) -> Health:
@@ -54,6 +58,7 @@ def examine(path: str | os.PathLike[str] | None = None) -> Health:
     counters = reader.counters()
     with locked_database(layout) as connection:
         merge(layout, connection)
+        _read_everything(connection, layout)
         numbers = _counts(connection)
     return Health(
         store=layout.folder,
@@ -61,6 +66,7 @@ def examine(path: str | os.PathLike[str] | None = None) -> Health:
         **numbers,
         open_segments=len(list(layout.journal.glob(f"*{SUFFIX}"))),
         faults=tuple(counter for counter in counters if counter.capture_errors or counter.dropped),
+        damaged_logs=tuple(path.name for path in layout.damaged_logs()),
         size_bytes=sum(file.stat().st_size for file in layout.folder.rglob("*") if file.is_file()),
         free_bytes=shutil.disk_usage(layout.folder).free,
     )
@@ -72,6 +78,19 @@ def _counts(connection: duckdb.DuckDBPyConnection) -> dict[str, int]:
         "traces": "SELECT count(DISTINCT trace_id) FROM (FROM spans UNION ALL BY NAME FROM span_starts)",
         "spans": "SELECT count(*) FROM spans",
         "unfinished": "SELECT count(*) FROM span_starts WHERE span_id NOT IN (SELECT span_id FROM spans)",
+        "doubled": "SELECT count(*) - count(DISTINCT (trace_id, span_id)) FROM spans",
         "damaged_lines": "SELECT coalesce(sum(damaged), 0)::BIGINT FROM segments",
     }
     return {name: int((connection.execute(query).fetchone() or (0,))[0]) for name, query in queries.items()}
+
+
+def _read_everything(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
+    """Read every value of every table: DuckDB compares the checksum of each block that it reads."""
+    try:
+        for (table,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            connection.execute(f'SELECT bit_xor(hash(rows)) FROM "{table}" AS rows').fetchall()
+    except duckdb.Error as error:
+        raise NotAStore(
+            f"{layout.database} is damaged: {str(error).splitlines()[0]} "
+            "Move the file away and keep it; 'agenttrace export' of an older copy can be imported again."
+        ) from error

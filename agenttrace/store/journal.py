@@ -39,9 +39,13 @@ def _process_name(pid: int) -> str:
 
 
 class Journal:
-    """Appends lines to segments in `folder`. Used by one thread; raises `OSError` when the disk refuses."""
+    """Appends lines to segments in `folder`. Used by one thread; raises `OSError` when the disk refuses.
 
-    def __init__(self, folder: Path, process: str) -> None:
+    With `survives_power_loss` an append returns when the disk has the lines, which takes some milliseconds.
+    """
+
+    def __init__(self, folder: Path, process: str, *, survives_power_loss: bool = False) -> None:
+        self.survives_power_loss = survives_power_loss
         self._folder = folder
         self._pruned = self._pruned_ns()
         self._stem = process.replace(":", "-").replace("/", "-")
@@ -60,6 +64,8 @@ class Journal:
             while written < len(data):
                 # A full disk takes a part and refuses the rest at the next call.
                 written += os.write(file.fileno(), data[written:])
+            if self.survives_power_loss:
+                _sync(file.fileno())
         except OSError:
             os.ftruncate(file.fileno(), self._size)
             if self._size == 0 and self._path is not None:
@@ -110,6 +116,8 @@ class Journal:
                 portalocker.lock(file, portalocker.LockFlags.EXCLUSIVE | portalocker.LockFlags.NON_BLOCKING)
                 # Only a locked segment gets its name: a merger never takes a new one for a dead process's.
                 starting.rename(path)
+                if self.survives_power_loss:
+                    _sync_folder(self._folder)
             except BaseException:
                 file.close()
                 raise
@@ -119,6 +127,19 @@ class Journal:
 
 def _private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
+
+
+def _sync(descriptor: int) -> None:
+    getattr(os, "fdatasync", os.fsync)(descriptor)  # macOS has the second only
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make a file's name survive too, which is its folder's content."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def is_complete(path: Path) -> bool:

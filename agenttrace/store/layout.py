@@ -29,6 +29,15 @@ class Layout:
         return self.folder / "traces.duckdb"
 
     @property
+    def log(self) -> Path:
+        """DuckDB's write-ahead log, which is there between a commit and the checkpoint after it."""
+        return self.database.with_name(f"{self.database.name}.wal")
+
+    def damaged_logs(self) -> list[Path]:
+        """Logs that could not be read and were set aside."""
+        return sorted(self.folder.glob(f"{self.log.name}.damaged-*"))
+
+    @property
     def journal(self) -> Path:
         return self.folder / "journal"
 
@@ -43,8 +52,7 @@ class Layout:
 
     def database_bytes(self) -> int:
         """What the database takes on disk."""
-        files = (self.database, self.database.with_name(f"{self.database.name}.wal"))
-        return sum(file.stat().st_size for file in files if file.exists())
+        return sum(file.stat().st_size for file in (self.database, self.log) if file.exists())
 
     def create(self) -> None:
         """Make the folder, readable by its owner alone, and keep it out of version control."""

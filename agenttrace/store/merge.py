@@ -150,7 +150,8 @@ def _merge_batch(layout: Layout, connection: duckdb.DuckDBPyConnection, slices: 
             _load(connection, batch, slices)
     connection.execute("CHECKPOINT")
     for piece in slices:
-        if piece.complete:
+        # While a log is left, what was merged is not all in the database proper: the segment is what restores it.
+        if piece.complete and not layout.log.exists():
             piece.path.unlink(missing_ok=True)
     return MergeResult(records=sum(s.records for s in slices), damaged=sum(s.damaged for s in slices))
 
