@@ -24,12 +24,20 @@ def prune(
 ) -> None:
     """Take traces out of a store, for good: old ones, those with a tag, or the oldest above a size.
 
-    --older-than and --tag together mean both. What is left is written into a new file, so the space is free.
+    Without options, keep and max_bytes of [tool.agenttrace] count. --older-than and --tag together mean both. What is left is written into a new file, so the space is free.
     """
     from agenttrace.store.pruning import prune as take_out
 
     if older_than is None and tag is None and max_bytes is None:
-        raise UsageError("Nothing says which traces shall go. Give --older-than, --tag or --max-bytes.")
+        from agenttrace.configuration import read_configuration
+
+        project = read_configuration()
+        older_than, max_bytes = project.keep_ns, project.max_bytes
+    if older_than is None and tag is None and max_bytes is None:
+        raise UsageError(
+            "Nothing says which traces shall go. Give --older-than, --tag or --max-bytes, "
+            "or set keep or max_bytes in [tool.agenttrace]."
+        )
     before = None if older_than is None else clock.wall_ns() - older_than
     pruned = take_out(store, before_ns=before, tag=tag, max_bytes=max_bytes, is_trial=dry_run)
     if as_json:

@@ -29,6 +29,9 @@ def summary(runs: tuple[str, ...], store: str | None) -> None:
         records = [opened.run(run) for run in dict.fromkeys(runs)]
         spans = [span for record in records for span in opened.run_spans(record.run_id)]
     put(summary_of(records, spans, store), open_console())
+    from agenttrace.cli.keeping import keep_as_configured
+
+    keep_as_configured(store)
 
 
 def summary_of(runs: Sequence[RunRecord], spans: Sequence[SpanRecord], store: str | None) -> RenderableType:

@@ -47,7 +47,8 @@ class Journal:
     def __init__(self, folder: Path, process: str, *, survives_power_loss: bool = False) -> None:
         self.survives_power_loss = survives_power_loss
         self._folder = folder
-        self._pruned = self._pruned_ns()
+        self._layout = Layout(folder.parent)
+        self._pruned = self._layout.pruned_ns()
         self._stem = process.replace(":", "-").replace("/", "-")
         self._segments = 0
         self._file: BinaryIO | None = None
@@ -76,7 +77,7 @@ class Journal:
 
     def is_gone(self) -> bool:
         """Whether somebody removed or moved the segment from under us, or took texts out of the store."""
-        if self._pruned_ns() != self._pruned:
+        if self._layout.pruned_ns() != self._pruned:
             return True
         if self._file is None or self._path is None:
             return False
@@ -84,12 +85,6 @@ class Journal:
             return not os.path.samestat(os.fstat(self._file.fileno()), os.stat(self._path))
         except OSError:
             return True
-
-    def _pruned_ns(self) -> int | None:
-        try:
-            return os.stat(Layout(self._folder.parent).pruned).st_mtime_ns
-        except OSError:
-            return None
 
     def seal_if_due(self) -> None:
         """Seal a segment that is old or large, so that it can be merged and removed."""

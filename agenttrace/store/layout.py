@@ -50,6 +50,13 @@ class Layout:
         """Touched before texts are taken out: a recording process then refers to no text that it wrote earlier."""
         return self.folder / "pruned"
 
+    def pruned_ns(self) -> int | None:
+        """When texts were last taken out, in nanoseconds since 1970; None if never."""
+        try:
+            return self.pruned.stat().st_mtime_ns
+        except OSError:
+            return None
+
     def database_bytes(self) -> int:
         """What the database takes on disk."""
         return sum(file.stat().st_size for file in (self.database, self.log) if file.exists())
