@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agenttrace.steps import JSON
@@ -104,6 +104,7 @@ json_values = st.recursive(
 )  # fmt: skip
 
 
+@settings(deadline=None)  # a shared machine may be slow
 @given(json_values)
 def test_what_is_stored_comes_back_as_it_was(value: JSON) -> None:
     """Interning and expanding is the identity, also for users' keys that look like references."""
