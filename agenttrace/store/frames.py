@@ -23,7 +23,7 @@ def arrow_table(connection: duckdb.DuckDBPyConnection, relation: str) -> pyarrow
 
 def data_frame(connection: duckdb.DuckDBPyConnection, relation: str) -> pandas.DataFrame:
     _require("pandas", "Reading the store as a data frame")
-    return connection.sql(f'FROM "{_known(connection, relation)}"').df()
+    return connection.execute(f'FROM "{_known(connection, relation)}"').df()
 
 
 def _known(connection: duckdb.DuckDBPyConnection, relation: str) -> str:

@@ -217,7 +217,7 @@ SELECT
     spans."user"
 FROM spans
 LEFT JOIN runs USING (run_id)
-LEFT JOIN contents ON contents.hash = settings ->> '$."@content"'
+LEFT JOIN contents ON contents.hash = (settings ->> '$."@content"')  -- 1.5 reads = before ->>
 WHERE kind = 'model';
 
 -- One row: a phase of a step, in seconds; seconds is NULL where only bounds, or a sum that holds it, are known.
