@@ -91,6 +91,8 @@ _hook: ContextVar[CallbackHandler | None] = ContextVar("agenttrace_hook", defaul
 _installed: list[CallbackHandler] = []
 _process_runs: dict[RecordingPolicy, str] = {}
 _tightened_runs: list[str] = []
+_untold: dict[str, Writer] = {}
+"""Runs of which only the name is written so far, with who writes them."""
 _process_run_name: list[str] = []
 
 
@@ -178,6 +180,9 @@ class AgentTraceHandler(CallbackHandler):
             for writer in list(_writers.values()):
                 if writer.knows(run_id):
                     writer.put(partial(_itself, _runs[run_id]))
+        untold = _untold.pop(run_id, None)
+        if untold is not None:
+            untold.put(partial(_itself, _runs[run_id]))
 
 
 @contextmanager
@@ -206,7 +211,10 @@ def record(
         _writer(store_path(store)).survive_power_loss()
     policy = recording_policy(sample=sample, slow_s=slow_s, content=content, redact=redact, payload_limit=payload_limit)
     run = _new_run(policy, name, tags=tags or {}, metadata=metadata or {}, session=session, user=user)
-    with record_run(run, store, policy=policy) as recording:
+    # What the run says of itself waits for the first step: the handler that records it may withhold more than is known now.
+    _untold[run.run_id] = _writer(store_path(store))
+    first = replace(run, tags={}, metadata={}, session=None, user=None)
+    with _recording_into(run, first, store, policy) as recording:
         yield recording
 
 
@@ -218,12 +226,21 @@ def record_run(
 
     Without a policy the environment's holds, but for sampling: whoever judges attempts wants each of them.
     """
-    _remember_run(run, recording_policy(sample=1.0) if policy is None else policy)
+    with _recording_into(run, run, store, recording_policy(sample=1.0) if policy is None else policy) as recording:
+        yield recording
+
+
+@contextmanager
+def _recording_into(
+    run: RunRecord, first: RunRecord, store: str | os.PathLike[str] | None, policy: RecordingPolicy
+) -> Iterator[Recording]:
+    """`first`: what is written of the run before anything of it is."""
+    _remember_run(run, policy)
     recording = Recording(run.run_id, run.name, store_path(store))
     writer = _writer(recording.store)
     if survives_power_loss(None):
         writer.survive_power_loss()
-    writer.put(partial(_itself, run))
+    writer.put(partial(_itself, first))
     register_hook(_hooked_handler)
     recording_token = _recording.set(recording)
     hook_token = _hook.set(_hook.get() or AgentTraceHandler(sample=1.0, content="full"))
@@ -232,6 +249,7 @@ def record_run(
     finally:
         _hook.reset(hook_token)
         _recording.reset(recording_token)
+        _untold.pop(run.run_id, None)
         ended = _runs[run.run_id] = replace(_runs.get(run.run_id, run), end_ns=clock.wall_ns())
         writer.put(partial(_ended, ended))
         writer.flush()
