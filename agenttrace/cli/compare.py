@@ -72,6 +72,7 @@ def compare(
 
     is_taken = is_stdout_taken({"markdown": markdown, "junit": junit, "html": html}, as_json=as_json)
     policy = policy_of(options)
+    ctx.call_on_close(gc.enable)
     gc.disable()  # of a hundred thousand attempts none can go before the end, and looking for those that can takes a second
     with open_store(store) as opened:
         severity = read_configuration().severity

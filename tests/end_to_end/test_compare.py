@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import subprocess
 import sys
@@ -11,10 +12,12 @@ from typing import Any, TypedDict
 from xml.etree.ElementTree import fromstring
 
 import pytest
+from click.testing import CliRunner
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langgraph.graph import END, START, StateGraph
 
 from agenttrace import record
+from agenttrace.cli.main import group
 from agenttrace.export.scored import import_scored
 from agenttrace.records import SettingValue
 from agenttrace.store.importing import import_records
@@ -81,6 +84,13 @@ def test_a_declared_comparison_is_allowed() -> None:
     assert result.returncode == 1, result.stderr
     assert "Treatment, declared to differ:" in result.stdout
     assert "Verdict: regressed" in result.stdout
+
+
+@pytest.mark.usefixtures("runs")
+def test_garbage_collection_goes_on_afterwards() -> None:
+    """Comparing switches it off while it reads, and only then: it may have been called inside another program."""
+    assert CliRunner().invoke(group, ["compare", "main", "branch"]).exit_code == 11
+    assert gc.isenabled()
 
 
 @pytest.mark.usefixtures("runs")
