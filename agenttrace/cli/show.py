@@ -21,16 +21,24 @@ if TYPE_CHECKING:
 @click.option(
     "--why", "ask_why", is_flag=True, help="What its time hangs on, and why its calls took longer than usual."
 )
+@click.option("--diff", "other", metavar="TRACE", help="Lay another trace beside it, and show where they part.")
 @html_option
 @json_option
 @store_option
-def show(trace: str, show_all: bool, ask_why: bool, html: str | None, as_json: bool, store: str | None) -> None:
+def show(
+    trace: str, show_all: bool, ask_why: bool, other: str | None, html: str | None, as_json: bool, store: str | None
+) -> None:
     """Show one trace: its steps as a tree with a bar of time each, and the phases of its model calls.
 
     TRACE is an id, the beginning of one, or 'last'.
     """
     from agenttrace.store.reading import open_store
 
+    if other is not None:
+        if ask_why:
+            raise click.UsageError("--diff compares two traces and --why explains one: give one of them.")
+        _lay_side_by_side(trace, other, show_all, html, as_json, store)
+        return
     if ask_why:
         _explain(trace, as_json, store)
         return
@@ -63,6 +71,30 @@ def _run(store: Store, run_id: str) -> RunRecord | None:
         return store.run(run_id)
     except RunNotFound:
         return None
+
+
+def _lay_side_by_side(
+    trace: str, other: str, show_all: bool, html: str | None, as_json: bool, store: str | None
+) -> None:
+    from agenttrace.comparison.trace_diff import diff_json, trace_diff
+    from agenttrace.store.reading import open_store
+
+    with open_store(store) as opened:
+        before, after = opened.trace(trace), opened.trace(other)
+    diff = trace_diff(before, after)
+    if as_json:
+        print_json({"baseline": before[0].trace_id, "candidate": after[0].trace_id, **diff_json(diff)})
+        return
+    if html is not None:
+        from agenttrace.report.trace_diff_page import trace_diff_page
+
+        write_page(html, trace_diff_page(diff, before, after))
+        return
+    from agenttrace.report.console import open_console, put, width_of
+    from agenttrace.report.trace_diff_report import draw_trace_diff
+
+    console = open_console()
+    put(draw_trace_diff(diff, before, after, width=width_of(console), show_all=show_all), console)
 
 
 EXPLAINED = 3
