@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from agenttrace.comparison import compare as comparing
 from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.comparison.outcome import Comparison
+from agenttrace.comparison.parting import partings, telling_attempts
 from agenttrace.comparison.policy import Policy
 from agenttrace.phases.distributions import GroupTimings
 from agenttrace.records import RunRecord
 from agenttrace.settings.contract import Contract
 from agenttrace.steps import JSON
 from agenttrace.store.evidence import read_contract, read_evidence
-from agenttrace.store.reading import Store
+from agenttrace.store.reading import Store, read_traces
 
 
 def load_evidence(store: Store, ref: str) -> RunEvidence:
@@ -58,9 +59,12 @@ def compare(
     with store.connection() as connection:
         baseline = read_evidence(connection, baseline_ref)
         candidate = read_evidence(connection, candidate_ref)
-    return comparing.compare(
-        baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict, policy=policy
-    )
+        comparison = comparing.compare(
+            baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict, policy=policy
+        )
+        attempts = telling_attempts(comparison.cases, baseline, candidate)
+        traces = read_traces(connection, [trace for pair in attempts.values() for trace in pair]) if attempts else {}
+    return replace(comparison, partings=partings(attempts, traces))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -57,6 +57,7 @@ def _case_json(case: PairedCase, comparison: Comparison) -> dict[str, Any]:
             "delta": value.delta,
         }
     before, after = comparison.traces.get(case.case, ((), ()))
+    parting = comparison.partings.get(case.case)
     return {
         "case": case.case,
         "k_baseline": case.k_baseline,
@@ -64,4 +65,5 @@ def _case_json(case: PairedCase, comparison: Comparison) -> dict[str, Any]:
         **values,
         "flags": [asdict(flag) for flag in comparison.flags.get(case.case, ())],
         "traces": {"baseline": list(before), "candidate": list(after)},
+        "parted": None if parting is None else {**asdict(parting), "parts": list(parting.parts)},
     }

@@ -10,6 +10,7 @@ from agenttrace.comparison.differences import SettingDifference, Unverified
 from agenttrace.comparison.gate import GateResult
 from agenttrace.comparison.metrics import Better, Effect, MetricKind
 from agenttrace.comparison.pairing import PairedCase
+from agenttrace.comparison.parting import Parting
 from agenttrace.comparison.policy import Policy
 from agenttrace.comparison.verdicts import EXIT_CODES, Label, Verdict
 from agenttrace.records import RunRecord
@@ -99,6 +100,8 @@ class Comparison:
     """By case, the primary scores of 0 or 1 that changed."""
     traces: Mapping[str, tuple[tuple[str, ...], tuple[str, ...]]] = field(default_factory=dict)
     """By case, the traces of both runs."""
+    partings: Mapping[str, Parting] = field(default_factory=dict)
+    """By case whose scores differ, where an attempt of each run parted; the first cases only, and where traces are stored."""
     notes: tuple[str, ...] = ()
     """What a reader of the numbers must know."""
 

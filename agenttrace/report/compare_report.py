@@ -19,6 +19,7 @@ from agenttrace.comparison.verdicts import Verdict
 from agenttrace.report.console import command_line
 from agenttrace.report.drawing import GAP, Column, table
 from agenttrace.report.escaping import visible
+from agenttrace.report.hints import show_command
 from agenttrace.report.metric_table import VERDICT_STYLES, amount, metric_table
 from agenttrace.report.numbers import NOTHING, quantity
 from agenttrace.report.setting_text import short_lines
@@ -36,6 +37,9 @@ from agenttrace.report.settings_report import (
 )
 
 SHOWN_CASES = 5
+
+SHORT_TRACE = 12
+"""Digits of a trace's id within a command."""
 
 MAX_CELL = 40
 """Columns that names are lined up to; longer ones push what follows."""
@@ -156,7 +160,7 @@ def _allowed(comparison: Comparison, width: int, store: str | None) -> Iterator[
     if comparison.metrics:
         yield Text("")
         yield metric_table(comparison.metrics, alpha=comparison.policy.alpha, width=width, indent=INDENT)
-    yield from _case_table(comparison)
+    yield from _case_table(comparison, width, store)
     yield from draw_notes(comparison.notes)
     yield Text("")
     yield Text("Verdict: ").append(verdict_line(comparison), style=VERDICT_STYLES[comparison.verdict])
@@ -178,7 +182,7 @@ def verdict_line(comparison: Comparison) -> str:
     return ", ".join(words)
 
 
-def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
+def _case_table(comparison: Comparison, width: int, store: str | None) -> Iterator[RenderableType]:
     scores = scores_shown(comparison)
     has_times = any(metric.name == "latency_s" and metric.delta is not None for metric in comparison.metrics)
     shown = [case for case in comparison.cases[:SHOWN_CASES] if any(case.difference)]
@@ -188,18 +192,26 @@ def _case_table(comparison: Comparison) -> Iterator[RenderableType]:
     columns = [Column(title="case"), *(Column(title=visible(name, limit=24), is_number=True) for name in scores)]
     columns += [Column(title="latency_s", is_number=True)] if has_times else []
     columns += [Column(title="")] if has_flags else []
+    columns += [Column(title="differs first in", is_flexible=True)] if comparison.partings else []
     rows: list[list[Text | str]] = [
         [
             visible(case.case, limit=40),
             *(case_value(case, name, is_score=True) for name in scores),
             *([case_value(case, "latency_s", is_score=False)] if has_times else []),
             *([flags_text(comparison, case)] if has_flags else []),
+            *([parted_text(comparison, case)] if comparison.partings else []),
         ]
         for case in shown
     ]
     yield Text("")
     yield Text("Cases that differ most:")
-    yield table(columns, rows, indent=INDENT)
+    drawn = table(columns, rows, indent=INDENT)
+    drawn.width = width if comparison.partings else None
+    yield drawn
+    told = next((comparison.partings[case.case] for case in shown if case.case in comparison.partings), None)
+    if told is not None:
+        yield Text("The first of them side by side:")
+        yield command_line(show_command(told.baseline[:SHORT_TRACE], store, "--diff", told.candidate[:SHORT_TRACE]))
 
 
 def scores_shown(comparison: Comparison, limit: int | None = SHOWN_SCORES) -> list[str]:
@@ -222,3 +234,9 @@ def flags_text(comparison: Comparison, case: PairedCase) -> str:
     return ", ".join(
         f"{flag.flag}" if len(found) == 1 else f"{visible(flag.metric, limit=24)} {flag.flag}" for flag in found
     )
+
+
+def parted_text(comparison: Comparison, case: PairedCase) -> str:
+    """What differs between an attempt of each run at the case, first difference first; empty where nobody looked."""
+    parting = comparison.partings.get(case.case)
+    return "" if parting is None else ", ".join(parting.parts) or "nothing recorded"

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlsplit
 from agenttrace.comparison.outcome import Comparison, MetricComparison
 from agenttrace.comparison.pairing import PairedCase
 from agenttrace.errors import MissingExtra
-from agenttrace.report.compare_report import case_value, flags_text, scores_shown, verdict_line
+from agenttrace.report.compare_report import case_value, flags_text, parted_text, scores_shown, verdict_line
 from agenttrace.report.distribution_plot import phase_plots
 from agenttrace.report.escaping import visible
 from agenttrace.report.hints import show_command
@@ -159,12 +159,21 @@ def _case(
         "name": visible(case.case, limit=NAME),
         "means": ", ".join(f"{visible(name, limit=24)} {case_value(case, name, is_score=True)}" for name in names),
         "flags": flags_text(comparison, case),
+        "parted": parted_text(comparison, case),
+        "side_by_side": _side_by_side(comparison, case, store),
         "sides": [
             {"title": title, "text": text, "traces": [_trace(one, store, phoenix) for one in side[:MAX_TRACES]]}
             for title, text, side in zip(("baseline", "candidate"), texts, traces, strict=True)
         ],
         "diff": output_diff(*texts),
     }
+
+
+def _side_by_side(comparison: Comparison, case: PairedCase, store: str | None) -> str | None:
+    parting = comparison.partings.get(case.case)
+    if parting is None:
+        return None
+    return visible(show_command(parting.baseline, store, "--diff", parting.candidate), limit=2 * NAME)
 
 
 def _trace(trace_id: str, store: str | None, phoenix: str | None) -> dict[str, str | None]:

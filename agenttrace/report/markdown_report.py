@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from agenttrace.comparison.outcome import Comparison, MetricComparison
-from agenttrace.report.compare_report import SLUGS, case_value, flags_text, scores_shown, verdict_line
+from agenttrace.report.compare_report import SLUGS, case_value, flags_text, parted_text, scores_shown, verdict_line
 from agenttrace.report.escaping import visible
 from agenttrace.report.metric_table import (
     difference_text,
@@ -117,17 +117,18 @@ def _cases(comparison: Comparison) -> list[str]:
     shown = [case for case in comparison.cases if any(case.difference)]
     if not shown:
         return []
-    titles = ["case", *(code(name, 24) for name in scores), "latency_s", "changed"]
+    titles = ["case", *(code(name, 24) for name in scores), "latency_s", "changed", "differs first in"]
     rows = [
         [
             code(case.case),
             *(case_value(case, name, is_score=True) for name in scores),
             case_value(case, "latency_s", is_score=False),
             prose(flags_text(comparison, case)),
+            parted_text(comparison, case),
         ]
         for case in shown
     ]
-    return [f"| {' | '.join(titles)} |", "|---|" + "--:|" * (len(scores) + 1) + "---|"] + [
+    return [f"| {' | '.join(titles)} |", "|---|" + "--:|" * (len(scores) + 1) + "---|---|"] + [
         f"| {' | '.join(row)} |" for row in rows
     ]
 

@@ -189,7 +189,7 @@ class Store:
     def trace(self, ref: str) -> tuple[SpanRecord, ...]:
         """The spans of a trace in start order, by its id, the beginning of one, or `last`."""
         with self._connection() as connection:
-            return self._spans(connection, "trace_id", _trace_id(connection, ref))
+            return _spans(connection, "trace_id = $value", _trace_id(connection, ref))
 
     def resumes(self, trace_id: str) -> str | None:
         """The trace that this one goes on from, where a graph was interrupted and resumed; None if it is no such one."""
@@ -201,7 +201,7 @@ class Store:
     def run_spans(self, run_id: str) -> tuple[SpanRecord, ...]:
         """All spans of a run in start order."""
         with self._connection() as connection:
-            return self._spans(connection, "run_id", run_id)
+            return _spans(connection, "run_id = $value", run_id)
 
     def counters(self) -> tuple[CaptureCounters, ...]:
         """What each process could not record."""
@@ -235,25 +235,37 @@ class Store:
             merge(self._layout, connection)
             yield connection
 
-    def _spans(
-        self, connection: duckdb.DuckDBPyConnection, column: Literal["trace_id", "run_id"], value: str
-    ) -> tuple[SpanRecord, ...]:
-        finished = _rows(connection, f"SELECT * FROM spans WHERE {column} = $value", value=value)
-        unfinished = _rows(
-            connection,
-            f"SELECT * FROM span_starts WHERE {column} = $value "
-            f"AND span_id NOT IN (SELECT span_id FROM spans WHERE {column} = $value)",
-            value=value,
-        )
-        expand_rows(connection, [*finished, *unfinished])
-        keys = f"SELECT trace_id, span_id FROM spans WHERE {column} = $value"
-        phases = _by_span(connection, f"SELECT * FROM phases WHERE (trace_id, span_id) IN ({keys})", value)
-        attempts = _by_span(
-            connection, f"SELECT * FROM attempts WHERE (trace_id, span_id) IN ({keys}) ORDER BY ordinal", value
-        )
-        spans = [span_from_row(row, phases[row["span_id"]], attempts[row["span_id"]]) for row in finished]
-        spans += [unfinished_from_row(row) for row in unfinished]
-        return tuple(sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None, span.span_id)))
+
+def read_traces(
+    connection: duckdb.DuckDBPyConnection, trace_ids: Sequence[str]
+) -> Mapping[str, tuple[SpanRecord, ...]]:
+    """The spans of some traces in start order, by trace; one that is not stored is not among them."""
+    found: dict[str, list[SpanRecord]] = defaultdict(list)
+    for span in _spans(connection, "trace_id IN (SELECT unnest($value))", list(trace_ids)):
+        found[span.trace_id].append(span)
+    return {trace_id: tuple(spans) for trace_id, spans in found.items()}
+
+
+def _spans(
+    connection: duckdb.DuckDBPyConnection,
+    condition: Literal["trace_id = $value", "run_id = $value", "trace_id IN (SELECT unnest($value))"],
+    value: str | list[str],
+) -> tuple[SpanRecord, ...]:
+    finished = _rows(connection, f"SELECT * FROM spans WHERE {condition}", value=value)
+    unfinished = _rows(
+        connection,
+        f"SELECT * FROM span_starts WHERE {condition} AND span_id NOT IN (SELECT span_id FROM spans WHERE {condition})",
+        value=value,
+    )
+    expand_rows(connection, [*finished, *unfinished])
+    keys = f"SELECT trace_id, span_id FROM spans WHERE {condition}"
+    phases = _by_span(connection, f"SELECT * FROM phases WHERE (trace_id, span_id) IN ({keys})", value)
+    attempts = _by_span(
+        connection, f"SELECT * FROM attempts WHERE (trace_id, span_id) IN ({keys}) ORDER BY ordinal", value
+    )
+    spans = [span_from_row(row, phases[row["span_id"]], attempts[row["span_id"]]) for row in finished]
+    spans += [unfinished_from_row(row) for row in unfinished]
+    return tuple(sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None, span.span_id)))
 
 
 def find_run(connection: duckdb.DuckDBPyConnection, ref: str) -> RunRecord:
@@ -299,7 +311,7 @@ def _roots(connection: duckdb.DuckDBPyConnection, ids: Sequence[str]) -> Mapping
     return {row["span_id"]: row for row in rows}
 
 
-def _by_span(connection: duckdb.DuckDBPyConnection, query: str, value: str) -> Mapping[str, list[Row]]:
+def _by_span(connection: duckdb.DuckDBPyConnection, query: str, value: str | list[str]) -> Mapping[str, list[Row]]:
     grouped: dict[str, list[Row]] = defaultdict(list)
     for row in _rows(connection, query, value=value):
         grouped[row["span_id"]].append(row)

@@ -97,3 +97,54 @@ def test_the_page_in_a_browser(traces: tuple[str, str], tmp_path: Path) -> None:
         assert "<img src=x" in first.locator("pre").inner_text()
         assert page.locator("table").last.locator("tbody tr").count() == 7
         assert problems == []
+
+
+SUITE = """
+import os
+from langchain_core.documents import Document
+from langchain_core.language_models.fake_chat_models import GenericFakeChatModel
+from langchain_core.messages import AIMessage
+from langchain_core.retrievers import BaseRetriever
+from langchain_core.runnables import RunnableLambda
+from agenttrace import Case, Suite
+from agenttrace.evaluation.evaluators import Contains
+
+WHAT = os.environ["WHAT"]
+
+class Archive(BaseRetriever):
+    def _get_relevant_documents(self, query, *, run_manager):
+        return [Document("nothing" if WHAT == "retrieval" and query == "c1" else f"the answer to {query}")]
+
+def task(given):
+    found = Archive().invoke(given)[0].page_content
+    said = "no idea" if WHAT == "model" and given == "c1" else found
+    model = GenericFakeChatModel(messages=iter([AIMessage(said)]))
+    return model.invoke(f"Tell: {found}").content
+
+suite = Suite(name="parts", cases=[Case(id=f"c{n}", input=f"c{n}", expected=f"c{n}") for n in range(3)],
+              task=RunnableLambda(task), evaluators=[Contains()], repetitions=2)
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "parts"),
+    [("retrieval", ["retrieval", "prompt", "model output"]), ("model", ["model output"])],
+)
+def test_each_failed_case_names_what_differs(
+    what: str, parts: list[str], store: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two runs of a suite, only the case that changed, first difference first: in JSON, console, Markdown and HTML."""
+    (tmp_path / "suite.py").write_text(SUITE)
+    for name in ("none", what):
+        monkeypatch.setenv("WHAT", name)
+        assert agenttrace("eval", "run", str(tmp_path / "suite.py"), "--name", name).returncode == 0
+    reports = ("--markdown", str(tmp_path / "a.md"), "--html", str(tmp_path / "a.html"))
+    drawn = agenttrace("compare", "none", what, *reports).stdout
+    told = json.loads(agenttrace("compare", "none", what, "--json").stdout)
+    parted = {case["case"]: case["parted"] for case in told["cases"]}
+    assert parted["c1"]["parts"] == parts
+    assert parted["c0"] is None is parted["c2"]
+    assert ", ".join(parts) in drawn
+    assert f"agenttrace show {parted['c1']['baseline'][:12]} --diff {parted['c1']['candidate'][:12]}" in drawn
+    assert ", ".join(parts) in (tmp_path / "a.md").read_text()
+    assert f"Differs first in: <b>{', '.join(parts)}</b>" in (tmp_path / "a.html").read_text()
