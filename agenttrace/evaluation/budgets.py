@@ -58,6 +58,38 @@ class Limits:
 
 
 @dataclass(slots=True)
+class Used:
+    """What attempts used of one thing."""
+
+    known: float = 0
+    told: int = 0
+    """Attempts that told."""
+    unknown: int = 0
+    """Attempts that did not."""
+    largest: float = 0
+    """Of one attempt."""
+
+    def add(self, amount: float | None) -> None:
+        """Count an attempt that has ended."""
+        if amount is None:
+            self.unknown += 1
+            return
+        self.known += amount
+        self.told += 1
+        self.largest = max(self.largest, amount)
+
+    @property
+    def total(self) -> float | None:
+        """None as soon as one attempt did not tell."""
+        return None if self.unknown else self.known
+
+    @property
+    def assumed(self) -> float | None:
+        """For limits: who did not tell counts as much as the largest that did; None where none did."""
+        return self.known + self.unknown * self.largest if self.told or not self.unknown else None
+
+
+@dataclass(slots=True)
 class Spending:
     """What a run has used, and whether it may begin another attempt."""
 
@@ -65,19 +97,20 @@ class Spending:
     started_ns: int = field(default_factory=clock.monotonic_ns)
     attempts: int = 0
     """Ended, those of this process."""
-    tokens: int = 0
-    cost_usd: float | None = 0.0
-    """None as soon as an attempt's cost is not known."""
-    uncounted: int = 0
-    """Attempts whose tokens are not known; the limits of money and tokens cannot be kept where there is one."""
+    tokens: Used = field(default_factory=Used)
+    cost_usd: Used = field(default_factory=Used)
 
     def add(self, trace: Trace) -> None:
         """Count an attempt that has ended."""
         self.attempts += 1
-        self.tokens += trace.tokens or 0
-        self.uncounted += trace.tokens is None
-        cost = trace.cost_usd
-        self.cost_usd = None if cost is None or self.cost_usd is None else self.cost_usd + cost
+        self.tokens.add(trace.tokens)
+        self.cost_usd.add(trace.cost_usd)
+
+    def add_judging(self, calls: Trace) -> None:
+        """Count what evaluators asked of models."""
+        if calls.spans:
+            self.tokens.add(calls.tokens)
+            self.cost_usd.add(calls.cost_usd)
 
     def must_wait(self, under_way: int) -> bool:
         """Whether the next attempt has to wait until one is known to cost so and so much: the first one goes alone."""
@@ -92,16 +125,17 @@ class Spending:
             return None
         ahead = 1 + (under_way + 1) / self.attempts
         if limits.tokens is not None:
-            if self.uncounted:
+            tokens = self.tokens.assumed
+            if tokens is None:
                 return "an attempt's tokens are not known, so a limit of tokens cannot be kept"
-            if self.tokens * ahead > limits.tokens:
-                return f"{self.tokens:,} of {limits.tokens:,} tokens are used, and the next attempt would be too much"
+            if tokens * ahead > limits.tokens:
+                return f"{tokens:,.0f} of {limits.tokens:,} tokens are used, and the next attempt would be too much"
         if limits.cost_usd is not None:
-            if self.cost_usd is None:
+            cost = self.cost_usd.assumed
+            if cost is None:
                 return "an attempt's cost is not known, so a limit of money cannot be kept; limit the tokens instead"
-            if self.cost_usd * ahead > limits.cost_usd:
-                spent, limit = f"{self.cost_usd:.4f}", f"{limits.cost_usd:g}"
-                return f"{spent} of {limit} USD are spent, and the next attempt would be too much"
+            if cost * ahead > limits.cost_usd:
+                return f"{cost:.4f} of {limits.cost_usd:g} USD are spent, and the next attempt would be too much"
         return None
 
     @property

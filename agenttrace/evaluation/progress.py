@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from agenttrace import clock
-from agenttrace.evaluation.budgets import Spending
+from agenttrace.evaluation.budgets import Spending, Used
 from agenttrace.store.results import ResultRecord
 
 LINE_EVERY_NS = 10_000_000_000
@@ -71,9 +71,9 @@ class RunProgress:
 
     def _told(self, spending: Spending) -> str:
         seconds = max(clock.monotonic_ns() - self._began_ns, 1) / 1e9
-        parts = [f"{self._done / seconds:.2g}/s", f"{spending.tokens:,} tokens"]
-        if spending.cost_usd:
-            parts.append(f"${spending.cost_usd:.4f}")
+        parts = [f"{self._done / seconds:.2g}/s", f"{spending.tokens.known:,.0f} tokens"]
+        if cost := cost_text(spending.cost_usd):
+            parts.append(cost)
         if self._failed:
             parts.append(f"{self._failed} without a score")
         return ", ".join(parts)
@@ -81,3 +81,10 @@ class RunProgress:
     def _say(self, line: str) -> None:
         if not self._console.is_terminal:
             self._console.print(line, soft_wrap=True)
+
+
+def cost_text(cost: Used) -> str:
+    """What attempts cost so far; nothing where they cost nothing, since most local models do."""
+    if cost.unknown and not cost.known:
+        return "cost unknown"
+    return f"{'at least ' if cost.unknown else ''}${cost.known:.4f}" if cost.known else ""

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from agenttrace.comparison.recorded_suite import RecordedSuite, suite_metadata
+from agenttrace.configuration import read_configuration
 from agenttrace.errors import UsageError
 from agenttrace.evaluation.attempt import Attempt, Attempter, judge
 from agenttrace.evaluation.blocking import interrupt_blocking
@@ -31,8 +32,9 @@ from agenttrace.evaluation.threads import DaemonThreads
 from agenttrace.evaluation.traces import TraceCollector
 from agenttrace.langchain.pacing import Pacing
 from agenttrace.langchain.tasks import attempt_context
+from agenttrace.pricing import Prices
 from agenttrace.provenance import load_average, provenance
-from agenttrace.recording import Recording, record_run, trace_of
+from agenttrace.recording import Recording, flush, record_run, trace_of
 from agenttrace.records import EVALUATION
 from agenttrace.steps import JSON
 from agenttrace.store.results import ResultRecord
@@ -161,6 +163,7 @@ class _Running:
         self._begun = begun
         self._options = options
         self._spending = Spending(options.limits)
+        self._prices = Prices(read_configuration().prices)
         self._sides: list[_Side] = []
         self._under_way = 0
         self._moved = asyncio.Event()
@@ -212,6 +215,9 @@ class _Running:
             for side, one in zip(self._sides, self._begun, strict=True):
                 kept = {**suite_metadata(one.suite)[EVALUATION], **self._told(load)}
                 side.recording.add_metadata({EVALUATION: kept})
+            flush()
+            for side in self._sides:
+                self._count_judging(side)
         self._tell_missing()
 
     def stop(self, why: str) -> None:
@@ -223,7 +229,7 @@ class _Running:
 
     def _side(self, stack: ExitStack, begun: Begun, result: EvaluatedRun) -> _Side:
         recording = stack.enter_context(record_run(begun.run, self._options.store))
-        collector = TraceCollector(asyncio.get_running_loop())
+        collector = TraceCollector(asyncio.get_running_loop(), self._prices)
         stack.enter_context(recording.watched(collector))
         context = attempt_context()
         pacing = [Pacing(self._suite.calls_per_minute)] if self._suite.calls_per_minute else []
@@ -284,13 +290,19 @@ class _Running:
             )
             side.recording.add_result(result)
             side.result.add(result)
-            side.result.tokens += trace.tokens or 0
+            side.result.spending.add(trace)
             self._spending.add(trace)
+            self._count_judging(side)
             if self._options.watching:
                 self._options.watching.moved(result, self._spending)
         finally:
             self._judging.release()
             self._ended()
+
+    def _count_judging(self, side: _Side) -> None:
+        calls = side.collector.judging()
+        side.result.spending.add_judging(calls)
+        self._spending.add_judging(calls)
 
     def _ended(self) -> None:
         self._under_way -= 1
@@ -305,7 +317,6 @@ class _Running:
 
     def _tell_missing(self) -> None:
         for result in self.results:
-            result.cost_usd = self._spending.cost_usd if len(self.results) == 1 else None
             result.stopped = self._stopped
             result.left_behind = len(self._left_behind)
             made = sum(result.outcomes.values())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from agenttrace.comparison.evidence import AGENT_FAILURES
+from agenttrace.evaluation.budgets import Limits, Spending
 from agenttrace.store.results import ResultRecord
 
 KEPT_FAILURES = 1_000
@@ -49,9 +50,8 @@ class EvaluatedRun:
     """By score. An attempt that the agent failed counts as 0, where the score lies between 0 and 1; what was not the
     agent's doing is left out."""
     failures: list[Failure] = field(default_factory=list)
-    tokens: int = 0
-    cost_usd: float | None = None
-    """None: not known."""
+    spending: Spending = field(default_factory=lambda: Spending(Limits()))
+    """Of the attempts that this process made, and of their judges."""
     stopped: str | None = None
     """Why it ended early; None where it did not."""
     missing: str | None = None
@@ -60,6 +60,16 @@ class EvaluatedRun:
     """Which shards were not there yet when this one ended, in words; None where all were, or there are none."""
     left_behind: int = 0
     """Attempts that went on after their time: their threads end with this process, and may cost until then."""
+
+    @property
+    def tokens(self) -> int:
+        """Of model calls that tell them."""
+        return int(self.spending.tokens.known)
+
+    @property
+    def cost_usd(self) -> float | None:
+        """None: not known of every attempt."""
+        return self.spending.cost_usd.total
 
     def add(self, result: ResultRecord) -> None:
         """Count a result."""

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
+from typing import TypeVar
 
-from agenttrace.records import SpanRecord
+from agenttrace.pricing import Prices, priced_model
+from agenttrace.records import SpanRecord, Usage
 from agenttrace.steps import JSON
+
+Amount = TypeVar("Amount", int, float)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,8 @@ class Trace:
     """Its finished steps in the order in which they began."""
     is_whole: bool = True
     """False where its steps could not be recorded in time; then what it lacks is not known."""
+    prices: Prices = field(default_factory=Prices)
+    """A project's own, before those of the table."""
 
     @property
     def trace_id(self) -> str | None:
@@ -68,15 +74,18 @@ class Trace:
 
     @property
     def tokens(self) -> int | None:
-        """Input and output of all model calls; None where one of them does not tell."""
-        counts = [(call.usage.input, call.usage.output) if call.usage else (None, None) for call in self.model_calls]
-        told = [number for pair in counts for number in pair if number is not None]
-        return sum(told) if len(told) == 2 * len(counts) else None
+        """Input and output of all model calls that were answered; None where one of them does not tell."""
+        return _total([tokens_of(call) for call in self._paid])
 
     @property
     def cost_usd(self) -> float | None:
-        """Of all model calls; None where the price of one is not known."""
-        return None if self.model_calls or not self.is_whole else 0.0
+        """Of all model calls that were answered, in US dollars; None where the cost of one is not known."""
+        return _total([cost_of(call, self.prices) for call in self._paid]) if self.is_whole else None
+
+    @property
+    def _paid(self) -> list[SpanRecord]:
+        """A call that failed tells no tokens; one that failed midway may."""
+        return [call for call in self.model_calls if call.state == "ok" or tokens_of(call) is not None]
 
     def phase_ns(self, name: str) -> int | None:
         """The time of all model and tool calls in a phase; None where one of them does not tell.
@@ -88,6 +97,23 @@ class Trace:
         told = [_phase(call, name.removeprefix("tool_")) for call in calls]
         known = [ns for ns in told if ns is not None]
         return sum(known) if len(known) == len(calls) and calls else None
+
+
+def tokens_of(call: SpanRecord) -> int | None:
+    """Input and output of one model call; None where one of them is not told."""
+    usage = call.usage or Usage()
+    return None if usage.input is None or usage.output is None else usage.input + usage.output
+
+
+def cost_of(call: SpanRecord, prices: Prices) -> float | None:
+    """What one model call cost, in US dollars; None where its tokens or its prices are not known."""
+    cost = prices.cost(call.usage or Usage(), priced_model(call.settings), call.start_ns)
+    return None if cost is None else cost.total
+
+
+def _total(amounts: Sequence[Amount | None]) -> Amount | None:
+    known = [amount for amount in amounts if amount is not None]
+    return sum(known) if len(known) == len(amounts) else None
 
 
 def _phase(call: SpanRecord, name: str) -> int | None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from agenttrace.evaluation.progress import cost_text
 from agenttrace.evaluation.summary import EvaluatedRun, Failure
 from agenttrace.report.console import command_line
 from agenttrace.report.drawing import Column, table
@@ -67,8 +68,8 @@ def _heading(result: EvaluatedRun) -> Text:
         text.append(f", {count(result.already_there)} of them there before")
     told = ", ".join(f"{count(number)} × {outcome}" for outcome, number in result.outcomes.most_common())
     text.append(f" ({told}), {count(result.tokens)} tokens")
-    if result.cost_usd:
-        text.append(f", ${result.cost_usd:.4f}")
+    if cost := cost_text(result.spending.cost_usd):
+        text.append(f", {cost}")
     return text
 
 

@@ -13,6 +13,7 @@ import httpx
 import pytest
 from langchain_core.language_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.messages.ai import UsageMetadata
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from opentelemetry import trace as opentelemetry_trace
@@ -21,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from agenttrace import Case, Suite, open_store
 from agenttrace.errors import RunUnderWay, SuiteChanged, UsageError
 from agenttrace.evaluation import attempt as attempt_module
-from agenttrace.evaluation.budgets import Limits
+from agenttrace.evaluation.budgets import Budget, Limits
 from agenttrace.evaluation.evaluators import Exact
 from agenttrace.evaluation.resume import begin, held
 from agenttrace.evaluation.runner import Arm, RunOptions, run_suite
@@ -401,6 +402,61 @@ def test_what_costs_an_unknown_amount_cannot_be_limited(store: Path) -> None:
     [run] = run_suite(suite, [Arm(task="main", run_name="n")], RunOptions(store=store, limits=Limits(cost_usd=1)))
     assert sum(run.outcomes.values()) == 1
     assert "cost is not known" in (run.stopped or "")
+
+
+PAID: UsageMetadata = {"input_tokens": 600_000, "output_tokens": 400_000, "total_tokens": 1_000_000}
+
+
+@pytest.fixture
+def prices(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A project that pays a dollar for a million tokens of the model `paid`."""
+    (tmp_path / "pyproject.toml").write_text('[tool.agenttrace.prices."paid"]\ninput = 1.0\noutput = 1.0\n')
+    monkeypatch.chdir(tmp_path)
+
+
+def paid_reply(usage: UsageMetadata | None = PAID) -> AIMessage:
+    return AIMessage("x", usage_metadata=usage, response_metadata={"model_name": "paid"})
+
+
+@pytest.mark.usefixtures("prices")
+def test_a_limit_of_money_stops_before_it_is_passed(store: Path) -> None:
+    """By the project's own prices; what was spent is told, and a budget of one attempt judges by it."""
+    suite = a_suite(
+        FakeModel(replies=[paid_reply()]), cases=some_cases(20), evaluators=[Budget(cost_usd=0.5)], concurrency=4
+    )
+    [run] = run_suite(suite, [Arm(task="main", run_name="n")], RunOptions(store=store, limits=Limits(cost_usd=5.5)))
+    assert run.cost_usd is not None
+    assert 4 <= run.cost_usd <= 5.5
+    assert "of 5.5 USD are spent" in (run.stopped or "")
+    assert run.mean("budget.cost") == 0
+    assert run.failures[0].reason == "budget.cost: 1 of 0.5 USD"
+
+
+@pytest.mark.usefixtures("prices")
+def test_an_attempt_that_does_not_tell_counts_as_the_dearest(store: Path) -> None:
+    """One answer without a count of tokens does not end a run whose limit can still be kept; the cost is then unknown."""
+    replies = [paid_reply(), paid_reply(None), paid_reply()]
+    suite = a_suite(FakeModel(replies=replies), cases=some_cases(3), concurrency=1)
+    [run] = run_suite(suite, [Arm(task="main", run_name="n")], RunOptions(store=store, limits=Limits(cost_usd=9)))
+    assert run.stopped is None
+    assert run.cost_usd is None
+    assert run.spending.cost_usd.known == 2
+
+
+@pytest.mark.usefixtures("prices")
+def test_a_judge_costs_too(store: Path) -> None:
+    """What evaluators ask of a model is part of what the run cost, and no part of what its attempts cost."""
+
+    async def judge(output: str) -> bool:
+        await FakeModel(replies=[paid_reply()]).ainvoke("Is it right?")
+        return True
+
+    suite = a_suite(
+        FakeModel(replies=[paid_reply()]), cases=some_cases(3), evaluators=[judge, Budget(cost_usd=1)], concurrency=1
+    )
+    run = suite.run("n")
+    assert run.cost_usd == 6
+    assert run.mean("budget.cost") == 1
 
 
 def test_a_surrounding_span_does_not_join_the_attempts(store: Path) -> None:
