@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import signal
 import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +83,42 @@ def test_what_init_writes_runs(store: Path, tmp_path: Path) -> None:
     assert "is left as it is" in again.stderr
     drawn = run("run", "suite.py", "--cases", "peru", cwd=tmp_path)
     assert "peru: contains: 'I do not know.' lacks 'Lima'" in drawn.stdout
+
+
+def on_a_terminal(*arguments: object, cwd: Path) -> str:
+    """What a terminal of 120 columns is sent until the command ends."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (40, 120))
+    process = subprocess.Popen(
+        [*AGENTTRACE, "eval", *map(str, arguments)], stdin=theirs, stdout=theirs, stderr=theirs, cwd=cwd,
+        env={**os.environ, "TERM": "xterm-256color"},
+    )  # fmt: skip
+    os.close(theirs)
+    seen = b""
+    with suppress(OSError):  # Linux tells the end of the other side so
+        while more := os.read(ours, 65_536):
+            seen += more
+    os.close(ours)
+    assert process.wait() == 0, seen.decode()
+    return seen.decode()
+
+
+def test_a_terminal_shows_a_bar(store: Path, tmp_path: Path) -> None:
+    """It moves on one line with count, rate, tokens and time left, and leaves the cursor as it was."""
+    seen = on_a_terminal("run", slow_suite(tmp_path), cwd=tmp_path)
+    assert re.search(r"slow.*━.*\d+/30.*\d/s, 0 tokens.*\d:\d\d:\d\d", seen)
+    assert "30/30" in seen
+    assert seen.rfind("\x1b[?25h") > seen.rfind("\x1b[?25l") >= 0
+    assert "30 attempts" in seen
+
+
+def test_elsewhere_are_plain_lines(store: Path, tmp_path: Path) -> None:
+    """Without a terminal each line is whole, and none is sent over another."""
+    result = run("run", slow_suite(tmp_path))
+    assert "slow: 30 attempts\n" in result.stderr
+    assert re.search(r"slow: 30/30, .*/s, 0 tokens\n", result.stderr)
+    assert "\r" not in result.stderr
+    assert "\x1b" not in result.stderr
 
 
 def test_a_killed_run_goes_on_without_paying_again(store: Path, tmp_path: Path) -> None:

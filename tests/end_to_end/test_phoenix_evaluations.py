@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 
 from agenttrace import Case, Score, Suite, open_store
+from agenttrace.errors import CasesUnreachable
+from agenttrace.evaluation.loading import phoenix_dataset
 from agenttrace.evaluation.runner import Arm, RunOptions, run_suite
 from agenttrace.export.phoenix import Phoenix, call
 from tests.browser import open_page, take_picture
@@ -145,6 +147,29 @@ def test_what_others_put_into_a_dataset_stays(phoenix: Phoenix, store: Path) -> 
     assert (examples["a"]["input"], examples["a"]["output"]) == ({"letter": "a"}, {"large": "A"})
     assert set(examples) == set("abcd")
     assert len(experiments["theirs"]) == 8
+
+
+def test_a_suite_takes_its_cases_from_a_dataset(phoenix: Phoenix, store: Path) -> None:
+    """By its name, which others only begin with too; ids, inputs, expected outputs and metadata are the examples'."""
+    for name, inputs in (("capitals", ["France", "Peru"]), ("capitals of old", ["Persia"])):
+        given = {
+            "action": "create", "name": name, "inputs": [{"country": country} for country in inputs],
+            "outputs": [{"capital": country[0]} for country in inputs], "metadata": [{"hard": True}] * len(inputs),
+        }  # fmt: skip
+        call(phoenix.address, "POST", "/v1/datasets/upload?sync=true", json.dumps(given).encode())
+    cases = phoenix_dataset("capitals", url=phoenix.address)
+    assert {case.id for case in cases} == {one["id"] for one in all_of(phoenix, "capitals")[0]["examples"]}
+    assert sorted((case.input["country"], case.expected["capital"]) for case in cases) == [
+        ("France", "F"),
+        ("Peru", "P"),
+    ]
+    assert all(case.metadata["hard"] for case in cases)
+    run = Suite(
+        name="capitals", cases=cases, task=lambda given: {"capital": given["country"][0]}, evaluators=[exact]
+    ).run()
+    assert run.mean("exact") == 1
+    with pytest.raises(CasesUnreachable, match="no dataset 'capital'"):
+        phoenix_dataset("capital", url=phoenix.address)
 
 
 def test_phoenix_compares_the_runs_on_its_own_page(phoenix: Phoenix, store: Path) -> None:
