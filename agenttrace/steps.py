@@ -84,6 +84,19 @@ class OpenAttempt:
     body_bytes: int = 0
 
 
+@dataclass(slots=True, eq=False)
+class FailedAttempt:
+    """A step that failed, and what another attempt at it would have in common with it."""
+
+    number: int
+    kind: Kind
+    name: str
+    tags: Sequence[str]
+    task: str | None
+    """The tool call or graph task it worked on; None where it worked on nothing that has an id."""
+    given: object
+
+
 @dataclass(slots=True)
 class OpenStep:
     """A step that has started and not ended: what the agent's thread keeps of it."""
@@ -103,6 +116,10 @@ class OpenStep:
     owner: object
     """The handler whose start callback came first; another handler's callbacks for the same step count nothing."""
     is_open: bool = True
+    attempt: int = 1
+    """Counts from 1 where the step is tried again after it failed."""
+    failed: list[FailedAttempt] | None = None
+    """What failed right below it, while it is open."""
     traceparent_flags: int = 1
     first_byte: int | None = None
     first_reasoning: int | None = None

@@ -9,7 +9,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial, wraps
-from io import StringIO
 from typing import Any, TypeVar, cast
 from uuid import UUID
 
@@ -19,10 +18,12 @@ from opentelemetry import trace
 from agenttrace import clock
 from agenttrace.langchain import ambient
 from agenttrace.langchain.asking import ASKED, asked_with
+from agenttrace.langchain.attempts import FAILED, attempt_number, note_failed
 from agenttrace.langchain.chunks import mark_chunk, mark_event
 from agenttrace.langchain.loop_lag import watch_loop
 from agenttrace.langchain.missing_tools import never_started, note_asked, note_started
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
+from agenttrace.langchain.partial import Partial
 from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
 from agenttrace.langchain.vanished import VanishedCalls
 from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
@@ -118,10 +119,12 @@ class CallbackHandler(BaseCallbackHandler):
             if entry is not None and entry.step.owner is self:
                 step, now = entry.step, clock.monotonic_ns()
                 mark_chunk(step, now, token, chunk)
+                if entry.partial is None:
+                    entry.partial = Partial()
                 if token and type(token) is str:
-                    if entry.partial is None:
-                        entry.partial = StringIO()
-                    entry.partial.write(token)
+                    entry.partial.text.write(token)
+                elif chunk is not None and hasattr(chunk, "message"):
+                    entry.partial.add_message(chunk.message)
                 step.own_ns += clock.monotonic_ns() - now
         except Exception as error:
             self.sink.count_error(error)
@@ -131,6 +134,10 @@ class CallbackHandler(BaseCallbackHandler):
             entry = self._steps.get(run_id.int)
             if entry is not None and entry.step.owner is self:
                 mark_event(entry.step, clock.monotonic_ns(), event)
+                if not entry.step.by_tokens:
+                    if entry.partial is None:
+                        entry.partial = Partial()
+                    entry.partial.add_event(event)
         except Exception as error:
             self.sink.count_error(error)
 
@@ -217,6 +224,8 @@ class CallbackHandler(BaseCallbackHandler):
         outer = ambient.surrounding_span()
         parent = self._steps.parent(given)
         step = self._open_step(kind, _name(serialized, kwargs, kind), parent, outer, metadata)
+        if parent is not None and parent.failed:
+            step.attempt = attempt_number(step, facts, parent.failed)
         if kind == "model":
             kwargs[ASKED] = asked_with(parent, metadata, payload)
         if kind == "tool":
@@ -276,9 +285,12 @@ class CallbackHandler(BaseCallbackHandler):
             None if failed is None else type(failed).__name__,
             None if failed is None else error_text(failed),
             tuple(entry.events),
+            None if state == "ok" else entry.partial,
         )
         for sink in entry.sinks:
             sink.put(partial(build, step, entry.start, facts))
+        if state in FAILED:
+            note_failed(step, entry.start)
         # What is read out of payloads comes last: whatever they hold, the step has ended.
         if step.kind == "model" and state == "ok":
             note_asked(step, at, payload)
@@ -303,10 +315,11 @@ class CallbackHandler(BaseCallbackHandler):
             return
         self._steps.pop(key)
         state: State = "cancelled" if entry.step.first_byte is None else "abandoned"
-        text = None if entry.partial is None else entry.partial.getvalue()
-        facts = EndFacts(clock.monotonic_ns(), state, text, events=tuple(entry.events))
+        facts = EndFacts(clock.monotonic_ns(), state, events=tuple(entry.events), partial=entry.partial)
         for sink in entry.sinks:
             sink.put_unnoticed(partial(build, entry.step, entry.start, facts))
+        if state in FAILED:
+            note_failed(entry.step, entry.start)
 
 
 def _note_labels(step: OpenStep) -> None:

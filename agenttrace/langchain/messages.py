@@ -199,9 +199,9 @@ def _class(value: type) -> JSON:
 
 
 def generations(items: Sequence[Sequence[Any]]) -> JSON:
-    """The output of a model call: one message (or text), or a list where several were asked for."""
+    """The output of a model call: one message (or text), or a list where several were asked for; None where none came."""
     outputs = [_generation(item) for item in (items[0] if items else ())]
-    return outputs[0] if len(outputs) == 1 else outputs
+    return outputs[0] if len(outputs) == 1 else outputs or None
 
 
 def _generation(item: Any) -> JSON:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from io import StringIO
 from typing import Any
 from uuid import UUID
 
 from agenttrace.langchain.ambient import AmbientSpan, running_step_key
+from agenttrace.langchain.partial import Partial
 from agenttrace.langchain.payloads import StartFacts
 from agenttrace.steps import EVALUATOR, EVALUATOR_SITE, OpenStep, StepSink
 
@@ -38,8 +38,8 @@ class Entry:
     events: list[tuple[str, int, Any]]
     watch: object = None
     """Held as long as the step is open: says when its call is gone."""
-    partial: StringIO | None = None
-    """The text that a stream brought so far: all there is, if nobody ends it."""
+    partial: Partial | None = None
+    """What a stream brought so far: all there is, if nobody ends it."""
     interrupted: bool = False
     """An interrupt was raised below it: the graph pauses here, which is no error and no completion."""
 
@@ -91,6 +91,7 @@ class OpenSteps:
         entry = self._open.pop(key, None) or self._aside.pop(key, None)
         if entry is not None:
             entry.step.is_open = False
+            entry.step.failed = None
             self._ended[key] = entry.step
             if len(self._ended) > REMEMBERED:
                 self._ended.popitem(last=False)

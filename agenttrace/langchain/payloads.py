@@ -15,6 +15,7 @@ from langchain_core.outputs import LLMResult
 from agenttrace.langchain.asking import ASKED, WATCHED, Asked, prompt_label, prompt_template, without_ours
 from agenttrace.langchain.chunks import stream_usage
 from agenttrace.langchain.messages import generations, plain
+from agenttrace.langchain.partial import Partial
 from agenttrace.steps import JSON, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
 
 MAX_ERROR_TEXT = 20_000
@@ -49,6 +50,8 @@ class EndFacts(NamedTuple):
     error_message: str | None = None
     """As text: the exception itself would keep the frames of the call alive, and with them what tells that it is gone."""
     events: tuple[tuple[str, int, Any], ...] = ()
+    partial: Partial | None = None
+    """What a stream had brought that did not end well."""
 
 
 def snapshot(value: Any) -> Any:
@@ -101,7 +104,7 @@ def _rendered(step: OpenStep, start: StartFacts) -> dict[str, Any]:
         "name": step.name,
         "start_ns": step.anchor.at(step.start),
         "call_site": step.call_site,
-        "attempt": _attempt_number(start.tags),
+        "attempt": _tagged_attempt(start.tags) or step.attempt,
         "input": plain(start.payload),
         "metadata": _metadata(step, start),
         "tags": tuple(str(tag) for tag in start.tags),
@@ -124,11 +127,12 @@ def error_text(error: BaseException) -> str:
         return "the error's own text could not be read"
 
 
-def _attempt_number(tags: Sequence[str]) -> int:
+def _tagged_attempt(tags: Sequence[str]) -> int | None:
+    """What `with_retry` says."""
     for tag in tags:
         if isinstance(tag, str) and tag.startswith(RETRY_TAG) and tag[len(RETRY_TAG) :].isdecimal():
             return int(tag[len(RETRY_TAG) :])
-    return 1
+    return None
 
 
 def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[str, Any]) -> ModelCall:
@@ -143,8 +147,8 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         response |= {key: step.served_models[-1] for key in ("model_name", "model") if key in response}
     if common["output"] is None and result is not None:
         common["output"] = generations(result.generations)
-    elif isinstance(end.payload, str):  # a stream that nobody ended: the text it brought
-        common["output"] = {"role": "assistant", "content": end.payload}
+    if common["output"] is None and end.partial is not None:
+        common["output"] = end.partial.message()
     return ModelCall(
         **common,
         params=_mapping(plain(start.extra.get("invocation_params"))),

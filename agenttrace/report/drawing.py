@@ -80,11 +80,13 @@ def state_text(state: State) -> Text:
 
 
 def step_name(span: SpanRecord, *, prefix: str = "") -> Text:
-    """A step's name, with its model's name or its kind where it is more than a chain."""
+    """A step's name, with its model's name or its kind where it is more than a chain, and which attempt it was."""
     drawn = Text(prefix, style="dim").append(visible(span.name, limit=NAME_LIMIT), style=KIND_STYLES.get(span.kind, ""))
     detail = span.model if span.kind in ("model", "embedding") and span.model else span.kind
     if span.kind in KIND_STYLES:
         drawn.append(f" ({visible(detail, limit=NAME_LIMIT)})", style="dim")
+    if span.attempt > 1:
+        drawn.append(f" attempt {span.attempt}", style="dim")
     return drawn
 
 

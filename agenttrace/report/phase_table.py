@@ -30,8 +30,6 @@ def draw_call(call: SpanRecord, *, width: int) -> RenderableType:
     heading = step_name(call).append(f"  {duration(call.duration_ns)}", style="bold")
     if call.call_site:
         heading.append(f"  at {visible(call.call_site, limit=80)}", style="dim")
-    if call.attempt > 1:
-        heading.append(f"  attempt {call.attempt}", style="dim")
     heading.append("  ").append_text(state_text(call.state))
     heading.rstrip()
     return Group(heading, *_phases(call, width), *_remarks(call), _facts_table(list(_facts(call))))
