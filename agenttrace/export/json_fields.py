@@ -18,6 +18,9 @@ MAX_INTEGER = 2**63 - 1
 MAX_SMALL = 2**31 - 1
 """What an INTEGER column holds."""
 
+SHOWN_PROBLEMS = 5
+"""Of a file's bad records, how many are told."""
+
 SHOWN_CHARACTERS = 60
 """How much of a wrong value a message repeats."""
 
@@ -150,3 +153,32 @@ def _children(value: object) -> Sequence[object]:
     if isinstance(value, dict):
         return tuple(value.values())
     return value if isinstance(value, list) else ()
+
+
+class BadRecords:
+    """The places of a file that hold no record, with what is wrong: an error, unless they are to be skipped."""
+
+    def __init__(self, file: str, *, are_skipped: bool = False) -> None:
+        self.file = file
+        self.problems: list[str] = []
+        self._are_skipped = are_skipped
+
+    def add(self, place: str, what: object) -> None:
+        self.problems.append(f"{place}: {what}")
+
+    def require_none(self, thing: str) -> None:
+        """`thing`: what the places should hold, in the plural. Raises `InvalidRecord` with the first of them."""
+        if not self.problems or self._are_skipped:
+            return
+        what = "Correct it and import the file again, or leave it out with --skip-bad; nothing was imported."
+        if len(self.problems) == 1:
+            raise InvalidRecord(f"{self.file}, {self.problems[0]}. {what}")
+        raise InvalidRecord(
+            f"{len(self.problems)} places of {self.file} hold no {thing}:{self.told()}\n{what.replace(' it', ' them')}"
+        )
+
+    def told(self) -> str:
+        """The first of them, each on a line of its own."""
+        shown = "".join(f"\n  {problem}" for problem in self.problems[:SHOWN_PROBLEMS])
+        more = len(self.problems) - SHOWN_PROBLEMS
+        return shown + (f"\n  and {more} more" if more > 0 else "")

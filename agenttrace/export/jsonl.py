@@ -16,7 +16,7 @@ from typing import Any, TypeAlias, cast, get_args
 import orjson
 
 from agenttrace.errors import InvalidRecord
-from agenttrace.export.json_fields import MAX_SMALL, Fields, is_nested_deeper
+from agenttrace.export.json_fields import MAX_SMALL, BadRecords, Fields, is_nested_deeper
 from agenttrace.records import (
     AttemptRecord,
     ErrorRecord,
@@ -51,8 +51,6 @@ ATTEMPT_DURATIONS = ("connect", "sent", "headers", "first_byte")
 
 MAX_NESTING = 200
 """orjson reads lists 1,024 deep and writes them 254 deep; what is read here must be writable in the store, wrapped."""
-
-SHOWN_PROBLEMS = 5
 
 
 def run_json(run: RunRecord) -> Object:
@@ -277,21 +275,20 @@ def _line(value: Mapping[str, JSON]) -> bytes:
     return orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE)
 
 
-def read_lines(file: str | os.PathLike[str]) -> tuple[list[RunRecord], list[SpanRecord]]:
+def read_lines(file: str | os.PathLike[str], bad: BadRecords | None = None) -> tuple[list[RunRecord], list[SpanRecord]]:
     """All runs and spans of a file of JSON Lines: see `read_records`. Raises `OSError` if it cannot be read."""
     with open(file, "rb") as lines:
-        return read_records(lines, Path(file).name)
+        return read_records(lines, bad or BadRecords(Path(file).name))
 
 
-def read_records(lines: Iterable[bytes], name: str) -> tuple[list[RunRecord], list[SpanRecord]]:
+def read_records(lines: Iterable[bytes], bad: BadRecords) -> tuple[list[RunRecord], list[SpanRecord]]:
     """All runs and spans of lines, in their order. A run told twice counts as told last; an equal span counts once.
 
     Raises:
-        InvalidRecord: lines that are no records, by number, or none at all; `name` says whose. Nothing is returned then.
+        InvalidRecord: lines that are no records and not to be skipped, by number, or none at all.
     """
     runs: dict[str, RunRecord] = {}
     spans: dict[tuple[str, str], SpanRecord] = {}
-    problems: list[str] = []
     for number, line in enumerate(lines, 1):
         text = line.removeprefix(b"\xef\xbb\xbf") if number == 1 else line
         if not text.strip():
@@ -299,12 +296,11 @@ def read_records(lines: Iterable[bytes], name: str) -> tuple[list[RunRecord], li
         try:
             _take(text, runs, spans)
         except InvalidRecord as error:
-            problems.append(f"line {number}: {error}")
-    if problems:
-        raise InvalidRecord(_all_problems(name, problems))
+            bad.add(f"line {number}", error)
+    bad.require_none("records")
     if not runs and not spans:
         raise InvalidRecord(
-            f"{name} holds no record. Name a file that 'agenttrace export' wrote as jsonl or parquet; nothing was imported."
+            f"{bad.file} holds no record. Name a file that 'agenttrace export' wrote as jsonl or parquet; nothing was imported."
         )
     return list(runs.values()), list(spans.values())
 
@@ -323,14 +319,3 @@ def _take(line: bytes, runs: dict[str, RunRecord], spans: dict[tuple[str, str], 
     span = span_from_json(value)
     if spans.setdefault((span.trace_id, span.span_id), span) != span:
         raise InvalidRecord(f"span {span.span_id} of trace {span.trace_id} is there already, and differs")
-
-
-def _all_problems(file: str, problems: list[str]) -> str:
-    if len(problems) == 1:
-        return f"{file}, {problems[0]}. Correct the line and import the file again; nothing was imported."
-    shown = "".join(f"\n  {problem}" for problem in problems[:SHOWN_PROBLEMS])
-    more = f"\n  and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
-    return (
-        f"{len(problems)} lines of {file} are no records:{shown}{more}\n"
-        "Correct them and import the file again; nothing was imported."
-    )

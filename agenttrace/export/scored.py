@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -22,7 +22,7 @@ from agenttrace import clock
 from agenttrace.comparison.dimensions import DIMENSIONS, unknown_dimension
 from agenttrace.comparison.evidence import Outcome
 from agenttrace.errors import InvalidRecord
-from agenttrace.export.json_fields import MAX_SMALL, Fields, is_nested_deeper
+from agenttrace.export.json_fields import MAX_SMALL, BadRecords, Fields, is_nested_deeper
 from agenttrace.records import RunRecord, SettingValue
 from agenttrace.store.results import ResultRecord, import_results
 
@@ -34,7 +34,6 @@ SERVED = frozenset(("model.served", "model.fingerprint"))
 KEYS = frozenset(("case", "repetition", "cluster", "outcome", "scores", "metrics", "settings", "trace_id"))
 
 MAX_NESTING = 100
-SHOWN_PROBLEMS = 5
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +66,10 @@ def is_scored_file(file: str | os.PathLike[str]) -> bool:
 
 
 def import_scored(
-    store_path: str | os.PathLike[str] | None, file: str | os.PathLike[str], run_name: str | None = None
+    store_path: str | os.PathLike[str] | None,
+    file: str | os.PathLike[str],
+    run_name: str | None = None,
+    bad: BadRecords | None = None,
 ) -> ImportedScores:
     """Store a scored file as one run, named after the file where no name is given. Creates the store.
 
@@ -76,12 +78,19 @@ def import_scored(
         OSError: the file cannot be read.
     """
     data = Path(file).read_bytes()
-    results = read_scored(data, Path(file).name)
-    name = run_name or Path(file).stem
+    results = read_scored(data, bad or BadRecords(Path(file).name))
+    return store_results(store_path, results, run_name or Path(file).stem, data, Path(file).name)
+
+
+def store_results(
+    store_path: str | os.PathLike[str] | None, results: Sequence[ResultRecord], name: str, data: bytes, file: str
+) -> ImportedScores:
+    """Store results as the run `name`. `data`, which they were read from, makes its id: the same file under the same name is
+    the same run, so that importing it twice changes nothing.
+    """
     now = clock.wall_ns()
-    # The same file under the same name is the same run, so that importing it twice changes nothing.
     run_id = blake2b(data, digest_size=8, key=blake2b(name.encode(), digest_size=16).digest()).hexdigest()
-    run = RunRecord(run_id=run_id, name=name, start_ns=now, end_ns=now, metadata={"imported_from": Path(file).name})
+    run = RunRecord(run_id=run_id, name=name, start_ns=now, end_ns=now, metadata={"imported_from": file})
     is_new = import_results(store_path, run, results)
     return ImportedScores(
         run_id=run_id,
@@ -92,23 +101,21 @@ def import_scored(
     )
 
 
-def read_scored(data: bytes, file_name: str) -> list[ResultRecord]:
+def read_scored(data: bytes, bad: BadRecords) -> list[ResultRecord]:
     """The results in a scored file's text, in its order. Raises `InvalidRecord` as `import_scored` does."""
     results: list[ResultRecord] = []
     places: dict[tuple[str, int], int] = {}
-    problems: list[str] = []
     for number, line in _lines(data):
         try:
             result = _result(line, places)
             _require_first(result, places, number)
             results.append(result)
         except InvalidRecord as error:
-            problems.append(f"line {number}: {error}")
-    if problems:
-        raise InvalidRecord(_all_problems(file_name, problems))
+            bad.add(f"line {number}", error)
+    bad.require_none("results")
     if not results:
         raise InvalidRecord(
-            f"{file_name} holds no result. Name a file with one attempt at a case a line; nothing was imported."
+            f"{bad.file} holds no result. Name a file with one attempt at a case a line; nothing was imported."
         )
     return results
 
@@ -177,14 +184,3 @@ def _require_first(result: ResultRecord, places: dict[tuple[str, int], int], num
     first = places.setdefault((result.case, result.repetition), number)
     if first != number:
         raise InvalidRecord(f"repetition {result.repetition} of case '{result.case}' is there already, in line {first}")
-
-
-def _all_problems(file: str, problems: list[str]) -> str:
-    if len(problems) == 1:
-        return f"{file}, {problems[0]}. Correct the line and import the file again; nothing was imported."
-    shown = "".join(f"\n  {problem}" for problem in problems[:SHOWN_PROBLEMS])
-    more = f"\n  and {len(problems) - SHOWN_PROBLEMS} more" if len(problems) > SHOWN_PROBLEMS else ""
-    return (
-        f"{len(problems)} lines of {file} are no results:{shown}{more}\n"
-        "Correct them and import the file again; nothing was imported."
-    )

@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from agenttrace.errors import InvalidRecord, RunNotFound
+from agenttrace.export.json_fields import BadRecords
 from agenttrace.export.scored import import_scored, is_scored_file, looks_scored, read_scored
 from agenttrace.judging import load_evidence
 from agenttrace.store.reading import open_store
@@ -45,7 +46,9 @@ def test_the_shape_of_the_design_is_read(store: Path, tmp_path: Path) -> None:
 
 def test_only_a_case_and_a_result_must_be_there() -> None:
     """The rest is optional; true and false are scores; repetitions that are not numbered are counted."""
-    [one, two] = read_scored(b'{"case": "q1", "scores": {"a": true}}\n\n{"case": "q1", "metrics": {"steps": 3}}', "f")
+    [one, two] = read_scored(
+        b'{"case": "q1", "scores": {"a": true}}\n\n{"case": "q1", "metrics": {"steps": 3}}', BadRecords("f")
+    )
     assert (one.repetition, one.outcome, one.scores, one.settings) == (1, "scored", {"a": 1.0}, {})
     assert (two.repetition, two.metrics) == (2, {"steps": 3.0})
 
@@ -122,7 +125,7 @@ def test_all_broken_lines_are_told(tmp_path: Path) -> None:
     with pytest.raises(InvalidRecord) as caught:
         import_scored(None, written(tmp_path, LINE, *({} for _ in range(8))), "n")
     message = str(caught.value)
-    assert message.startswith("8 lines of scores.jsonl are no results:\n  line 2: ")
+    assert message.startswith("8 places of scores.jsonl hold no results:\n  line 2: ")
     assert "and 3 more" in message
 
 
@@ -150,7 +153,7 @@ def test_a_refused_file_leaves_a_store_alone(store: Path, tmp_path: Path) -> Non
 
 def test_a_byte_order_mark_and_windows_lines_are_fine() -> None:
     """What Excel and Windows add says nothing."""
-    assert len(read_scored(b"\xef\xbb\xbf" + orjson.dumps(LINE) + b"\r\n", "f")) == 1
+    assert len(read_scored(b"\xef\xbb\xbf" + orjson.dumps(LINE) + b"\r\n", BadRecords("f"))) == 1
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from agenttrace.errors import InvalidRecord, MissingExtra, QueryFailed
+from agenttrace.export.json_fields import BadRecords
 from agenttrace.export.jsonl import read_records, write_lines
 from agenttrace.records import SpanRecord
 from agenttrace.store.importing import import_records
@@ -42,7 +43,7 @@ def test_records_come_back_as_they_went(tmp_path: Path) -> None:
     file = folder / "records.parquet"
     write_parquet(write_lines([a_run()], SPANS), file)
     assert is_parquet(file)
-    assert read_records(parquet_lines(file), file.name) == ([a_run()], list(SPANS))
+    assert read_records(parquet_lines(file), BadRecords(file.name)) == ([a_run()], list(SPANS))
     assert [path.name for path in folder.iterdir()] == [file.name]
 
 
@@ -78,7 +79,7 @@ def test_a_table_of_something_else_is_refused(query: str, tmp_path: Path) -> Non
     file = tmp_path / "other.parquet"
     duckdb.execute(f"COPY ({query}) TO '{file}' (FORMAT parquet)")
     with pytest.raises(InvalidRecord, match=r"nothing was imported"):
-        read_records(parquet_lines(file), file.name)
+        read_records(parquet_lines(file), BadRecords(file.name))
 
 
 def test_a_damaged_file_is_refused(tmp_path: Path) -> None:
