@@ -8,6 +8,8 @@ alpha = 0.05
 min_cases = 5
 on_inconclusive = "fail"         # or "warn"
 allow_missing = false
+baselines = "baselines"          # the folder of accepted baselines, beside this file
+baseline_max_age = "30d"         # older ones are compared with a warning
 keep = "30d"                     # of the store: how long, and how much
 max_bytes = "5GB"
 
@@ -40,6 +42,9 @@ OnInconclusive: TypeAlias = Literal["fail", "warn"]
 
 FILE: Final = "pyproject.toml"
 
+BASELINES: Final = "baselines"
+"""The folder of accepted baselines, where the project names no other: beside its pyproject.toml, under version control."""
+
 VARIABLE: Final = "AGENTTRACE_CONFIG"
 """Names another file that has the table."""
 
@@ -58,6 +63,10 @@ class Configuration:
     """How old a trace may become before it is taken out of the store."""
     max_bytes: int | None = None
     """How large the database may become."""
+    baselines: Path = Path(BASELINES)
+    """The folder of accepted baselines."""
+    baseline_max_age_ns: int | None = None
+    """Older baselines are compared with a warning."""
     primary: tuple[str, ...] = ()
     """Metrics that decide a comparison."""
     margins: Mapping[str, float] = field(default_factory=dict)
@@ -78,8 +87,8 @@ def read_configuration(folder: Path | None = None) -> Configuration:
     file = _file(folder or Path.cwd())
     table = _table(file) if file is not None else None
     if file is None or table is None:
-        return Configuration()
-    values: dict[str, Any] = {"file": file}
+        return Configuration(baselines=(file.parent if file else folder or Path.cwd()) / BASELINES)
+    values: dict[str, Any] = {"file": file, "baselines": file.parent / BASELINES}
     problems = []
     for key, given in table.items():
         try:
@@ -92,6 +101,7 @@ def read_configuration(folder: Path | None = None) -> Configuration:
         raise InvalidConfiguration(
             f"[tool.agenttrace] of {file}: {'; '.join(problems)}. Correct it and try again; nothing was done."
         )
+    values["baselines"] = file.parent / values["baselines"]
     return Configuration(**values)
 
 
@@ -184,11 +194,17 @@ def _price(model: str, value: Any) -> Price:
     return Price(**given)
 
 
-def _age(value: Any) -> int:
+def _age(key: str, value: Any) -> int:
     ns = duration_ns(value) if isinstance(value, str) else None
     if not ns:
-        raise _wrong("keep", value, "an age like '30d'")
+        raise _wrong(key, value, "an age like '30d'")
     return ns
+
+
+def _folder(value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise _wrong("baselines", value, "a folder's path")
+    return value
 
 
 def _size(value: Any) -> int:
@@ -231,7 +247,9 @@ def _allow_missing(value: Any) -> bool:
 READERS: Final[Mapping[str, tuple[str, Callable[[Any], Any]]]] = {
     "severity": ("severity", _severity),
     "prices": ("prices", _prices),
-    "keep": ("keep_ns", _age),
+    "keep": ("keep_ns", lambda value: _age("keep", value)),
+    "baselines": ("baselines", _folder),
+    "baseline_max_age": ("baseline_max_age_ns", lambda value: _age("baseline_max_age", value)),
     "max_bytes": ("max_bytes", _size),
     "primary": ("primary", _names),
     "margins": ("margins", _margins),

@@ -15,6 +15,7 @@ AgentTraceError
 │   ├── SuiteChanged                  it is another one than the run that is to be gone on with
 │   └── InvalidRecord        exit 3   a line of an imported file cannot be read
 ├── NoModelCalls             exit 12  a run has nothing that could be compared
+├── UnfitBaseline            exit 12  a run that cannot be judged cannot be accepted either
 ├── NoBaseline               exit 13  there is nothing to compare with
 ├── StoreError               exit 3
 │   ├── StoreNotFound
@@ -141,6 +142,13 @@ class NoModelCalls(AgentTraceError):
     """The run called no model and has no results, so there is nothing to compare."""
 
     slug = "no-model-calls"
+    exit_code = 12
+
+
+class UnfitBaseline(AgentTraceError):
+    """The run is unfinished, was not recorded whole, or judged nothing: it cannot be accepted."""
+
+    slug = "invalid-run"
     exit_code = 12
 
 

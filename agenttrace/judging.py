@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
+from agenttrace.baselines import find_baseline
 from agenttrace.comparison import compare as comparing
 from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
@@ -45,11 +46,15 @@ def compare(
 ) -> Comparison:
     """Compare two runs of a store. `changed` declares what differs on purpose (`sampling`, `prompt:planner`).
 
+    A run is an id, the beginning of one, a name, `branch:main` or `tag:KEY=VALUE`, which mean the latest of those. The baseline may
+    be `accepted` too, the last accepted one of the candidate's suite, or the file of one.
+
     `severity` says by dimension what a difference does (`{"prompt.label": "warns"}`); `restrict` keeps the cases that had one
     value of a setting throughout (`model.served=gpt-5-mini`).
 
     Raises:
-        RunNotFound: a run is not there.
+        NoBaseline: there is no such baseline.
+        RunNotFound: the candidate is not there.
         UnknownDimension, UnknownCallSite, UndeclarableDimension: `changed` names what cannot be declared.
         NothingToRestrict: no call has a value that `restrict` names.
         InvalidPolicy, UnknownMetric: the policy cannot be used, or names a metric that no run has.
@@ -57,14 +62,15 @@ def compare(
         MissingExtra: there are scores to judge, and the extra `eval` is not installed.
     """
     with store.connection() as connection:
-        baseline = read_evidence(connection, baseline_ref)
         candidate = read_evidence(connection, candidate_ref)
+        found = find_baseline(baseline_ref, candidate, lambda ref: read_evidence(connection, ref, beside=candidate.run))
+        baseline = found.evidence
         comparison = comparing.compare(
             baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict, policy=policy
         )
         attempts = telling_attempts(comparison.cases, baseline, candidate)
         traces = read_traces(connection, [trace for pair in attempts.values() for trace in pair]) if attempts else {}
-    return replace(comparison, partings=partings(attempts, traces))
+    return replace(comparison, partings=partings(attempts, traces), notes=(*found.warnings, *comparison.notes))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

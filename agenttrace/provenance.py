@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import subprocess
 from functools import cache
 from importlib.metadata import distributions
@@ -13,6 +14,9 @@ from agenttrace.digest import digest
 from agenttrace.steps import JSON
 
 GIT_TIMEOUT_S = 10
+
+COMMIT = re.compile("[0-9a-f]{7,64}|HEAD")
+"""What git is asked about: nothing that it could take for an option."""
 
 
 def provenance(folder: Path) -> dict[str, JSON]:
@@ -43,7 +47,26 @@ def _commit(folder: Path) -> dict[str, JSON] | None:
         return None
     dirty = bool((_git(folder, "status", "--porcelain", "--untracked-files=no") or b"").strip())
     changes = digest(_git(folder, "diff", "HEAD") or b"") if dirty else None
-    return {"commit": commit.decode().strip(), "dirty": dirty, "changes": changes}
+    told: dict[str, JSON] = {"commit": commit.decode().strip(), "dirty": dirty, "changes": changes}
+    branch = _branch(folder)
+    return {**told, "branch": branch} if branch else told
+
+
+BRANCH_VARIABLES = ("GITHUB_HEAD_REF", "GITHUB_REF_NAME", "CI_COMMIT_REF_NAME", "BUILD_SOURCEBRANCHNAME", "BRANCH_NAME")
+"""Where GitHub, GitLab, Azure and Jenkins say which branch they check: they check out a commit, on no branch."""
+
+
+def _branch(folder: Path) -> str | None:
+    checked_out = (_git(folder, "branch", "--show-current") or b"").decode("utf-8", "replace").strip()
+    return checked_out or next((name for key in BRANCH_VARIABLES if (name := os.environ.get(key, "").strip())), None)
+
+
+def is_ancestor(folder: Path, commit: str, of: str = "HEAD") -> bool | None:
+    """Whether a commit is in another one's history; None where git does not know one of them, or is not there."""
+    for one in (commit, of):
+        if not COMMIT.fullmatch(one) or _git(folder, "cat-file", "-e", f"{one}^{{commit}}") is None:
+            return None
+    return _git(folder, "merge-base", "--is-ancestor", commit, of) is not None
 
 
 def _git(folder: Path, *arguments: str) -> bytes | None:

@@ -23,9 +23,9 @@ def written(folder: Path, text: str, name: str = "pyproject.toml") -> Path:
 
 def test_no_file_sets_nothing(tmp_path: Path) -> None:
     """Where no project says anything, the defaults hold."""
-    assert read_configuration(tmp_path) == Configuration()
+    assert read_configuration(tmp_path) == Configuration(baselines=tmp_path / "baselines")
     written(tmp_path, "[project]\nname = 'x'\n")
-    assert read_configuration(tmp_path) == Configuration()
+    assert read_configuration(tmp_path) == Configuration(baselines=tmp_path / "baselines")
 
 
 def test_the_page_shows_every_key_and_each_is_read(tmp_path: Path) -> None:
@@ -38,6 +38,8 @@ def test_the_page_shows_every_key_and_each_is_read(tmp_path: Path) -> None:
         prices={"my-model": Price(input=0.2, output=0.6, cached=0.02, cache_written=0.25)},
         keep_ns=30 * DAY_NS,
         max_bytes=5 * 10**9,
+        baselines=tmp_path / "baselines",
+        baseline_max_age_ns=30 * 86_400 * 10**9,
         primary=("correct",),
         margins={"correct": 0.05, "latency_s": 0.2},
         alpha=0.05,

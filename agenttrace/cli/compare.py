@@ -60,7 +60,8 @@ def compare(
     r"""Compare the runs BASELINE and CANDIDATE, paired by case.
 
     Settings that differ and are not declared with --changed stand against it: then every difference is told. A run is
-    an id, the beginning of one, or a name, which means its latest run.
+    an id, the beginning of one, a name, 'branch:main' or 'tag:KEY=VALUE', which mean the latest of those. BASELINE may be
+    'accepted' too: see 'agenttrace baseline --help'.
 
     \b
     Exit codes: 0 pass, 1 regressed, 10 inconclusive, 11 not comparable, 12 invalid run, 13 no baseline.

@@ -26,6 +26,7 @@ COMMANDS = {
     "settings": "settings",
     "cost": "cost",
     "compare": "compare",
+    "baseline": "baseline",
     "eval": "eval",
     "explain-response": "explain_response",
     "view": "view",

@@ -85,7 +85,7 @@ def gate(
         NoModelCalls: a run holds nothing to compare.
     """
     declarations = tuple(resolve(text) for text in dict.fromkeys(changed))
-    invalid = [*_faults("baseline", baseline), *_faults("candidate", candidate)]
+    invalid = [*faults("baseline", baseline), *faults("candidate", candidate)]
     if not invalid:
         _require_model_calls(baseline, candidate)
         _require_call_sites(declarations, baseline.contract, candidate.contract)
@@ -115,7 +115,7 @@ def gate(
     return result
 
 
-def _faults(side: str, evidence: RunEvidence) -> Iterator[str]:
+def faults(side: str, evidence: RunEvidence) -> Iterator[str]:
     """What makes a run unfit to be judged at all."""
     name = f"The {side} {evidence.label}"
     if evidence.is_unfinished:

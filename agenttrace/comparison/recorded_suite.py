@@ -14,6 +14,8 @@ from typing import Any
 from agenttrace.records import EVALUATION, PROVENANCE, RunRecord
 from agenttrace.steps import JSON
 
+CASES = "data.cases"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSuite:
@@ -68,6 +70,11 @@ def run_settings(run: RunRecord) -> Mapping[str, JSON]:
     kept = run.metadata.get(EVALUATION)
     told = kept.get("settings") if isinstance(kept, Mapping) else run.metadata.get(PROVENANCE)
     return told if isinstance(told, Mapping) else {}
+
+
+def compared_settings(run: RunRecord) -> Mapping[str, JSON]:
+    """What held for the run as a whole and is compared as one; cases are compared one by one, with the results."""
+    return {name: value for name, value in run_settings(run).items() if name != CASES}
 
 
 def recorded_suite(run: RunRecord) -> RecordedSuite | None:

@@ -71,6 +71,12 @@ class Fields:
     def integer_or(self, key: str, default: int, *, low: int = 0, high: int = MAX_INTEGER) -> int:
         return default if self._values.get(key) is None else self.integer(key, low=low, high=high)
 
+    def number(self, key: str) -> float:
+        value: object = self._required(key)
+        if type(value) is not int and type(value) is not float:  # `type`, since True is an int to isinstance
+            raise _wrong(self._path(key), value, "a number")
+        return float(value)
+
     def nanoseconds(self, key: str) -> int:
         """Seconds as integer nanoseconds."""
         value: object = self._required(key)

@@ -10,7 +10,7 @@ import duckdb
 import orjson
 
 from agenttrace.comparison.evidence import Outcome, Repetition, RunEvidence
-from agenttrace.comparison.recorded_suite import recorded_suite, run_settings
+from agenttrace.comparison.recorded_suite import compared_settings, recorded_suite
 from agenttrace.records import CaptureCounters, RunRecord
 from agenttrace.settings.contract import Contract, ObservedCall, fold_calls
 from agenttrace.store.reading import find_run
@@ -100,9 +100,6 @@ WHERE run_id = $run_id
 
 COUNTERS = "SELECT process, capture_errors, dropped, last_error FROM counters WHERE process = $process"
 
-CASES = "data.cases"
-"""Compared case by case, with the results."""
-
 OUTCOMES: Mapping[str, Outcome] = {
     "ok": "scored",
     "handed_off": "scored",
@@ -121,9 +118,9 @@ class _Trace:
     metrics: dict[str, float]
 
 
-def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str) -> RunEvidence:
-    """All that a comparison needs of the run `ref`. `RunNotFound` lists what there is."""
-    run = find_run(connection, ref)
+def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str, *, beside: RunRecord | None = None) -> RunEvidence:
+    """All that a comparison needs of the run that `find_run` finds. `RunNotFound` lists what there is."""
+    run = find_run(connection, ref, beside=beside)
     unfinished = {row["trace_id"]: row["is_root"] for row in _rows(connection, UNFINISHED_TRACES, run_id=run.run_id)}
     traces = _traces(connection, run.run_id, unfinished)
     results = list(_rows(connection, RESULTS, run_id=run.run_id))
@@ -223,7 +220,7 @@ def _contract(
                     start_ns=number,
                 )
             )
-    return fold_calls(calls, {name: value for name, value in run_settings(run).items() if name != CASES})
+    return fold_calls(calls, compared_settings(run))
 
 
 def _repetitions(traces: Mapping[str, _Trace], results: list[dict[str, Any]]) -> Iterator[Repetition]:

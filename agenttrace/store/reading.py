@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self, TypeAlias
 import duckdb
 import orjson
 
+from agenttrace.comparison.recorded_suite import recorded_suite
 from agenttrace.errors import RunNotFound, TraceNotFound
 from agenttrace.records import CaptureCounters, RunRecord, SpanRecord, TraceSummary, Usage
 from agenttrace.steps import JSON
@@ -268,8 +269,36 @@ def _spans(
     return tuple(sorted(spans, key=lambda span: (span.start_ns, span.parent_id is not None, span.span_id)))
 
 
-def find_run(connection: duckdb.DuckDBPyConnection, ref: str) -> RunRecord:
-    """A run by id, by the beginning of one, or by name (then the latest). `RunNotFound` lists what there is."""
+LATEST_OF = """
+SELECT *
+FROM runs
+WHERE end_ns IS NOT NULL AND run_id <> $other AND <condition>
+ORDER BY metadata ->> '$.evaluation.suite.name' IS NOT DISTINCT FROM $suite DESC, start_ns DESC
+LIMIT 1
+"""
+
+# A run's own tag is what its maker says; else what git said when it ended.
+ON_BRANCH = """
+coalesce(
+    tags ->> '$.branch',
+    metadata ->> '$.evaluation.settings."code.commit".branch',
+    metadata ->> '$.provenance."code.commit".branch'
+) = $value
+"""
+
+TAGGED = """
+list_contains(json_keys(tags), $value)
+OR list_contains(list_transform(json_keys(tags), lambda key: key || '=' || (tags ->> key)), $value)
+"""
+
+LATEST_BY = {"branch": ON_BRANCH, "tag": f"({TAGGED})"}
+"""By how a reference begins, as in `branch:main` and `tag:KEY=VALUE`: which runs it may mean."""
+
+
+def find_run(connection: duckdb.DuckDBPyConnection, ref: str, *, beside: RunRecord | None = None) -> RunRecord:
+    """A run by id, by the beginning of one, or by name (then the latest); `branch:main` and `tag:KEY=VALUE` are the latest
+    that has ended, other than `beside`, and of the same suite where there is one. `RunNotFound` lists what there is.
+    """
     rows = _rows(
         connection,
         """
@@ -279,10 +308,26 @@ def find_run(connection: duckdb.DuckDBPyConnection, ref: str) -> RunRecord:
         ref=ref,
     )
     exact = [row for row in rows if ref in (row["run_id"], row["name"])]
+    kind, colon, value = ref.partition(":")
+    if not rows and colon and kind in LATEST_BY:
+        rows = _latest(connection, kind, value, beside)
     if not exact and len(rows) != 1:
         names = connection.execute("SELECT DISTINCT name FROM runs ORDER BY name LIMIT 8").fetchall()
         raise RunNotFound(_not_found("run", ref, len(rows), [name for (name,) in names], "list --runs"))
     return run_from_row((exact or rows)[0])
+
+
+def _latest(
+    connection: duckdb.DuckDBPyConnection, kind: str, value: str, beside: RunRecord | None
+) -> list[dict[str, Any]]:
+    suite = recorded_suite(beside) if beside else None
+    return _rows(
+        connection,
+        LATEST_OF.replace("<condition>", LATEST_BY[kind]),
+        value=value,
+        other=beside.run_id if beside else "",
+        suite=suite.name if suite else None,
+    )
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> list[dict[str, Any]]:
