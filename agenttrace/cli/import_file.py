@@ -56,6 +56,7 @@ def _import(file: str, name: str | None, store: str | None, bad: BadRecords) -> 
     from agenttrace.export.jsonl import read_lines, read_records
     from agenttrace.export.scored import import_scored, is_scored_file
     from agenttrace.export.scored_tools import open_tool_file
+    from agenttrace.export.tracers import open_tracer_file, read_tracer
     from agenttrace.store.parquet import is_parquet, parquet_lines
 
     if is_parquet(file):
@@ -66,6 +67,10 @@ def _import(file: str, name: str | None, store: str | None, bad: BadRecords) -> 
     opened = open_tool_file(Path(file).read_bytes())
     if opened is not None:
         return _tool_runs(*opened, file, name, store, bad)
+    traced = open_tracer_file(Path(file).read_bytes())
+    if traced is not None:
+        run, spans = read_tracer(*traced, name or Path(file).stem, bad)
+        return _records([run], spans, file, None, store)
     return _records(*read_lines(file, bad), file, name, store)
 
 

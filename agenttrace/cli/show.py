@@ -30,7 +30,7 @@ def show(
 ) -> None:
     """Show one trace: its steps as a tree with a bar of time each, and the phases of its model calls.
 
-    TRACE is an id, the beginning of one, or 'last'.
+    TRACE is an id, the beginning of one, 'last', or 'last~1', the one before it.
     """
     from agenttrace.store.reading import open_store
 

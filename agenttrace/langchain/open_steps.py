@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 from uuid import UUID
 
 from agenttrace.langchain.ambient import AmbientSpan, running_step_key
@@ -136,7 +136,16 @@ def _is_ancestor(candidate: OpenStep, step: OpenStep) -> bool:
     return False
 
 
-def call_site(metadata: Mapping[str, Any], parent: OpenStep | None) -> str:
+class Placed(Protocol):
+    """A step that stands below another."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def parent(self) -> Placed | None: ...
+
+
+def call_site(metadata: Mapping[str, Any], parent: Placed | None) -> str:
     """Where in the agent a step stands: its LangGraph node, else the names of the chains above it.
 
     A subgraph's node carries its outer nodes: `outer/inner`, from LangGraph's `outer:uuid|inner:uuid`. A call that judges
@@ -148,7 +157,7 @@ def call_site(metadata: Mapping[str, Any], parent: OpenStep | None) -> str:
     return _place(metadata, parent)
 
 
-def _place(metadata: Mapping[str, Any], parent: OpenStep | None) -> str:
+def _place(metadata: Mapping[str, Any], parent: Placed | None) -> str:
     namespace = metadata.get("langgraph_checkpoint_ns")
     if isinstance(namespace, str) and namespace:
         return "/".join(part.split(":", 1)[0] for part in namespace.split("|"))

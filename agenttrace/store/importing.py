@@ -33,9 +33,15 @@ def import_records(
     with locked_database(layout) as connection:
         merge(layout, connection)
         known_spans = set(connection.execute("SELECT trace_id, span_id FROM spans").fetchall())
+        begun = set(connection.execute("SELECT trace_id, span_id FROM span_starts").fetchall())
         known_runs = {run_id for (run_id,) in connection.execute("SELECT run_id FROM runs").fetchall()}
         new_runs = [run for run in runs if run.run_id not in known_runs]
-        new_spans = [span for span in spans if (span.trace_id, span.span_id) not in known_spans]
+        new_spans = [
+            span
+            for span in spans
+            if (key := (span.trace_id, span.span_id)) not in known_spans
+            and not (span.state == "unfinished" and key in begun)
+        ]
         write_segment(layout, _rows(new_runs, new_spans))
         merge(layout, connection)
     return ImportResult(runs=len(new_runs), spans=len(new_spans), already_there=len(spans) - len(new_spans))

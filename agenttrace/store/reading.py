@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -413,16 +414,25 @@ def read_chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) ->
     return chains
 
 
+LATEST = re.compile(r"last(?:~(\d{1,9}))?")
+"""The trace that began last; `last~1`: the one before it."""
+
+
 def _trace_id(connection: duckdb.DuckDBPyConnection, ref: str) -> str:
     ref = ref.encode("utf-8", "replace").decode()
-    if ref == "last":
+    if (latest := LATEST.fullmatch(ref)) is not None:
         rows = connection.execute(
             "SELECT trace_id FROM (FROM spans UNION ALL BY NAME FROM span_starts) "
-            "GROUP BY trace_id ORDER BY min(start_ns) DESC LIMIT 1"
+            "GROUP BY trace_id ORDER BY min(start_ns) DESC LIMIT 1 OFFSET $before",
+            {"before": int(latest[1] or 0)},
         ).fetchall()
-        if not rows:
+        if not rows and not latest[1]:
             raise TraceNotFound(
                 "The store holds no trace yet. Record one with 'agenttrace run your_script.py' and try again."
+            )
+        if not rows:
+            raise TraceNotFound(
+                f"There are not {int(latest[1]) + 1} traces in the store. 'agenttrace list' lists them."
             )
         return str(rows[0][0])
     rows = connection.execute(

@@ -75,6 +75,13 @@ def test_the_same_trace_twice(traces: tuple[str, str]) -> None:
     assert "Both were given the same and gave the same" in agenttrace("show", traces[0], "--diff", traces[0]).stdout
 
 
+def test_the_last_two(traces: tuple[str, str]) -> None:
+    """`last~1` is the trace before the last; there is none before the first."""
+    told = json.loads(agenttrace("show", "last~1", "--diff", "last", "--json").stdout)
+    assert (told["baseline"], told["candidate"]) == traces
+    assert "There are not 3 traces" in agenttrace("show", "last~2").stderr
+
+
 def test_bad_questions(traces: tuple[str, str]) -> None:
     """A trace that is not there, and two questions at once: a sentence each."""
     assert "no trace" in agenttrace("show", traces[0], "--diff", "nowhere").stderr.lower()
