@@ -13,7 +13,9 @@ from agenttrace.comparison.evidence import RunEvidence
 from agenttrace.comparison.outcome import Comparison
 from agenttrace.comparison.parting import partings, telling_attempts
 from agenttrace.comparison.policy import Policy
+from agenttrace.configuration import read_configuration
 from agenttrace.phases.distributions import GroupTimings
+from agenttrace.pricing import Prices
 from agenttrace.records import RunRecord
 from agenttrace.settings.contract import Contract
 from agenttrace.steps import JSON
@@ -24,7 +26,11 @@ from agenttrace.store.reading import Store, read_traces
 def load_evidence(store: Store, ref: str) -> RunEvidence:
     """What a comparison needs of one run, by its id, the beginning of one, or its name."""
     with store.connection() as connection:
-        return read_evidence(connection, ref)
+        return read_evidence(connection, ref, prices=_prices())
+
+
+def _prices() -> Prices:
+    return Prices(read_configuration().prices)
 
 
 def load_contracts(store: Store, refs: Sequence[str]) -> tuple[tuple[RunRecord, Contract], ...]:
@@ -62,8 +68,11 @@ def compare(
         MissingExtra: there are scores to judge, and the extra `eval` is not installed.
     """
     with store.connection() as connection:
-        candidate = read_evidence(connection, candidate_ref)
-        found = find_baseline(baseline_ref, candidate, lambda ref: read_evidence(connection, ref, beside=candidate.run))
+        prices = _prices()
+        candidate = read_evidence(connection, candidate_ref, prices=prices)
+        found = find_baseline(
+            baseline_ref, candidate, lambda ref: read_evidence(connection, ref, beside=candidate.run, prices=prices)
+        )
         baseline = found.evidence
         comparison = comparing.compare(
             baseline, candidate, changed, strict=strict, severity=severity, restrict=restrict, policy=policy

@@ -20,8 +20,8 @@ from agenttrace.comparison.power import smallest_detectable
 from agenttrace.comparison.resampling import Ratio, quantile_ratios, total_ratio
 from agenttrace.comparison.verdicts import Verdict, decide, overall, upheld
 
-TAILS = ("latency_s", "first_token_s")
-"""Times whose quantiles are told."""
+TAILS = ("latency_s", "model_s", "first_token_s", "inter_token_s")
+"""Times whose quantiles are told, of call sites too."""
 
 TOTALS = ("cost_usd", "input_tokens", "output_tokens")
 """Whose totals are told."""
@@ -170,7 +170,7 @@ def _objection(
 
 def _ratio_rows(metric: PairedMetric, policy: Policy, primary: Sequence[MetricKey]) -> Iterator[MetricComparison]:
     ratios: list[Ratio] = []
-    if metric.key.name in TAILS:
+    if metric.key.base in TAILS:
         ratios += quantile_ratios(metric, policy.alpha)
     if metric.key.name in TOTALS and (total := total_ratio(metric, policy.alpha)):
         ratios.append(total)

@@ -17,6 +17,11 @@ COST_ENDINGS = ("_tokens", "_usd")
 LEADING = ("latency_s", "first_token_s", "model_s", "cost_usd", "input_tokens", "output_tokens")
 """Metrics that are told before all others."""
 
+MOSTLY_NOTHING = (
+    "tool_calls", "step_errors", "retries", "stopped_by_length", "cached_tokens", "reasoning_tokens", "cost_usd"
+)  # fmt: skip
+"""Metrics that are not told where both runs have nothing of them."""
+
 SCORE_MARGIN = 0.05
 """Of scores between 0 and 1: five points."""
 
@@ -44,6 +49,10 @@ class MetricKey(NamedTuple):
         if self.base.endswith("_s"):
             return "time"
         return "cost" if self.base.endswith(COST_ENDINGS) else "other"
+
+    @property
+    def is_mostly_nothing(self) -> bool:
+        return not self.is_score and self.base in MOSTLY_NOTHING
 
     @property
     def better(self) -> Better:

@@ -192,7 +192,7 @@ def _metric(
         return None
     baseline, candidate = (fmean([side[key][case] for case in common]) for side in means)
     is_outcome = key in (AGENT_FAILED, NOT_JUDGED)
-    if is_outcome and not baseline and not candidate:
+    if (is_outcome or key.is_mostly_nothing) and not baseline and not candidate:
         return None
     return PairedMetric(
         key=key,

@@ -20,7 +20,7 @@ from agenttrace.report.console import command_line
 from agenttrace.report.drawing import GAP, Column, table
 from agenttrace.report.escaping import visible
 from agenttrace.report.hints import show_command
-from agenttrace.report.metric_table import VERDICT_STYLES, amount, metric_table
+from agenttrace.report.metric_table import VERDICT_STYLES, amount, is_of_site, metric_table
 from agenttrace.report.numbers import NOTHING, quantity
 from agenttrace.report.setting_text import short_lines
 from agenttrace.report.settings_report import (
@@ -159,7 +159,10 @@ def _allowed(comparison: Comparison, width: int, store: str | None) -> Iterator[
     yield from draw_unverified(comparison.unverified)
     if comparison.metrics:
         yield Text("")
-        yield metric_table(comparison.metrics, alpha=comparison.policy.alpha, width=width, indent=INDENT)
+        shown = [metric for metric in comparison.metrics if not is_of_site(metric)]
+        yield metric_table(shown, alpha=comparison.policy.alpha, width=width, indent=INDENT)
+        if hidden := len(comparison.metrics) - len(shown):
+            yield Text(f"  {quantity(hidden, 'metric')} of single call sites: --json, --html", style="dim")
     yield from _case_table(comparison, width, store)
     yield from draw_notes(comparison.notes)
     yield Text("")

@@ -22,6 +22,7 @@ from agenttrace.report.hints import show_command
 from agenttrace.report.html_page import POLICY
 from agenttrace.report.metric_table import (
     difference_text,
+    in_order,
     interval_text,
     margin_text,
     sample_text,
@@ -79,7 +80,7 @@ def html_report(comparison: Comparison, details: Details, *, store: str | None, 
 
 def _page(comparison: Comparison, details: Details, store: str | None, phoenix: str | None) -> dict[str, Any]:
     changed = changed_cases(comparison)
-    ordered = sorted(comparison.metrics, key=lambda metric: not metric.primary)[:MAX_ROWS]
+    ordered = in_order(comparison.metrics)[:MAX_ROWS]
     return {
         "verdict": verdict_line(comparison),
         "verdict_class": CLASSES.get(comparison.verdict, "refused"),

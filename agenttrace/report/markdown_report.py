@@ -14,6 +14,7 @@ from agenttrace.report.compare_report import SLUGS, case_value, flags_text, part
 from agenttrace.report.escaping import visible
 from agenttrace.report.metric_table import (
     difference_text,
+    in_order,
     interval_text,
     margin_text,
     sample_text,
@@ -82,7 +83,7 @@ def _metrics(comparison: Comparison) -> list[str]:
     if not comparison.metrics:
         return []
     level = percent(1 - 2 * comparison.policy.alpha)
-    ordered = sorted(comparison.metrics, key=lambda metric: not metric.primary)
+    ordered = in_order(comparison.metrics)
     return [
         f"| metric | cases | baseline → candidate | difference | {level} interval | margin | verdict |",
         "|---|--:|--:|--:|--:|--:|---|",

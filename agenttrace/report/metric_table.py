@@ -91,10 +91,20 @@ def sample_text(metric: MetricComparison) -> str:
     return f"{count(metric.n)} × {k}"
 
 
+def is_of_site(metric: MetricComparison) -> bool:
+    """It informs about one call site, `model_s:planner`."""
+    return metric.kind != "score" and not metric.primary and ":" in metric.name
+
+
+def in_order(metrics: Sequence[MetricComparison]) -> list[MetricComparison]:
+    """Those that decide first, those of single call sites last."""
+    return sorted(metrics, key=lambda metric: (not metric.primary, is_of_site(metric)))
+
+
 def metric_table(metrics: Sequence[MetricComparison], *, alpha: float, width: int, indent: int) -> Table:
-    """Those that decide first. Without statistics there are no intervals and no verdicts."""
+    """In their order. Without statistics there are no intervals and no verdicts."""
     is_judged = any(metric.method is not None for metric in metrics)
-    ordered = sorted(metrics, key=lambda metric: not metric.primary)
+    ordered = in_order(metrics)
     titles = (
         ["metric", "means", "change"]
         if width < WIDE and is_judged

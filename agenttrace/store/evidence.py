@@ -11,10 +11,12 @@ import orjson
 
 from agenttrace.comparison.evidence import Outcome, Repetition, RunEvidence
 from agenttrace.comparison.recorded_suite import compared_settings, recorded_suite
+from agenttrace.pricing import Prices
 from agenttrace.records import CaptureCounters, RunRecord
 from agenttrace.settings.contract import Contract, ObservedCall, fold_calls
 from agenttrace.store.reading import find_run
-from agenttrace.store.stored_settings import NO_SETTINGS, read_settings
+from agenttrace.store.stored_settings import NO_SETTINGS, StoredSettings, read_settings
+from agenttrace.store.trace_metrics import read_trace_metrics
 
 TRACES = """
 WITH traces AS (
@@ -22,13 +24,7 @@ WITH traces AS (
         trace_id,
         arg_min(span_id, (parent_id IS NOT NULL, start_ns)) AS span_id,
         min(start_ns) AS start_ns,
-        max(end_ns) - min(start_ns) AS latency_ns,
-        sum(end_ns - start_ns) FILTER (WHERE kind = 'model') AS model_ns,
-        count(*) FILTER (WHERE kind = 'model' AND state = 'ok') AS answered,
-        count(input_tokens) FILTER (WHERE kind = 'model') AS input_told,
-        sum(input_tokens) FILTER (WHERE kind = 'model') AS input_tokens,
-        count(output_tokens) FILTER (WHERE kind = 'model') AS output_told,
-        sum(output_tokens) FILTER (WHERE kind = 'model') AS output_tokens
+        max(end_ns) - min(start_ns) AS latency_ns
     FROM spans
     WHERE run_id = $run_id
     GROUP BY trace_id
@@ -109,6 +105,9 @@ OUTCOMES: Mapping[str, Outcome] = {
 """How a trace's root ended, as a result; every other end says nothing about the agent."""
 
 
+TABLE_PRICES = Prices()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Trace:
     """One trace's share of a run's results."""
@@ -118,11 +117,15 @@ class _Trace:
     metrics: dict[str, float]
 
 
-def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str, *, beside: RunRecord | None = None) -> RunEvidence:
+def read_evidence(
+    connection: duckdb.DuckDBPyConnection, ref: str, *, beside: RunRecord | None = None, prices: Prices = TABLE_PRICES
+) -> RunEvidence:
     """All that a comparison needs of the run that `find_run` finds. `RunNotFound` lists what there is."""
     run = find_run(connection, ref, beside=beside)
     unfinished = {row["trace_id"]: row["is_root"] for row in _rows(connection, UNFINISHED_TRACES, run_id=run.run_id)}
-    traces = _traces(connection, run.run_id, unfinished)
+    settings = read_settings(connection, [run.run_id])
+    measured = read_trace_metrics(connection, run.run_id, settings, prices)
+    traces = _traces(connection, run.run_id, unfinished, measured)
     results = list(_rows(connection, RESULTS, run_id=run.run_id))
     suite = recorded_suite(run)
     # A suite judges every attempt it makes: a trace without a result is one that was broken off, and made again.
@@ -133,7 +136,7 @@ def read_evidence(connection: duckdb.DuckDBPyConnection, ref: str, *, beside: Ru
     )
     return RunEvidence(
         run=run,
-        contract=_contract(connection, run, {key: trace.case for key, trace in traces.items()}, results),
+        contract=_contract(connection, run, settings, {key: trace.case for key, trace in traces.items()}, results),
         repetitions=tuple(_repetitions(judged, results)),
         counters=_counters(connection, run),
         is_unfinished=run.end_ns is None,
@@ -146,7 +149,8 @@ def read_contract(connection: duckdb.DuckDBPyConnection, ref: str) -> tuple[RunR
     """The run `ref` and its contract, without its results."""
     run = find_run(connection, ref)
     cases = dict(connection.execute(TRACE_CASES, {"run_id": run.run_id}).fetchall())
-    return run, _contract(connection, run, cases, list(_rows(connection, RESULTS, run_id=run.run_id)))
+    settings = read_settings(connection, [run.run_id])
+    return run, _contract(connection, run, settings, cases, list(_rows(connection, RESULTS, run_id=run.run_id)))
 
 
 def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: object) -> Iterator[dict[str, Any]]:
@@ -156,7 +160,12 @@ def _rows(connection: duckdb.DuckDBPyConnection, query: str, **parameters: objec
         yield dict(zip(names, values, strict=True))
 
 
-def _traces(connection: duckdb.DuckDBPyConnection, run_id: str, unfinished: Mapping[str, bool]) -> dict[str, _Trace]:
+def _traces(
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    unfinished: Mapping[str, bool],
+    measured: Mapping[str, Mapping[str, float]],
+) -> dict[str, _Trace]:
     """By trace id, in the order of time. `unfinished`: whether it is a trace's root that never ended."""
     traces = {}
     for row in _rows(connection, TRACES, run_id=run_id):
@@ -164,34 +173,25 @@ def _traces(connection: duckdb.DuckDBPyConnection, run_id: str, unfinished: Mapp
         traces[row["trace_id"]] = _Trace(
             case=row["case_id"],
             outcome="cancelled" if never_ended else OUTCOMES.get(row["state"], "cancelled"),
-            metrics=_trace_metrics(row),
+            metrics={**_latency(row["latency_ns"]), **measured[row["trace_id"]]},
         )
     for row in _rows(connection, PHASES, run_id=run_id):
         traces[row["trace_id"]].metrics.update(zip(row["names"], row["seconds"], strict=True))
     return traces
 
 
-def _trace_metrics(row: Mapping[str, Any]) -> dict[str, float]:
-    metrics: dict[str, float] = {}
-    if row["latency_ns"] is not None:
-        metrics["latency_s"] = row["latency_ns"] / 1e9
-    if row["model_ns"] is not None:
-        metrics["model_s"] = int(row["model_ns"]) / 1e9
-    for name in ("input", "output"):
-        # A call that tells no tokens makes the sum unknown; one that failed has none to tell.
-        if row["answered"] and row[f"{name}_told"] >= row["answered"]:
-            metrics[f"{name}_tokens"] = float(row[f"{name}_tokens"])
-    return metrics
+def _latency(ns: int | None) -> dict[str, float]:
+    return {} if ns is None else {"latency_s": ns / 1e9}
 
 
 def _contract(
     connection: duckdb.DuckDBPyConnection,
     run: RunRecord,
+    settings: Mapping[str | None, StoredSettings],
     cases: Mapping[str, str | None],
     results: list[dict[str, Any]],
 ) -> Contract:
     """`cases`: the case of each trace."""
-    settings = read_settings(connection, [run.run_id])
     calls = [
         ObservedCall(
             call_site=call_site,

@@ -9,7 +9,7 @@ import pytest
 
 from agenttrace.errors import RunNotFound
 from agenttrace.judging import load_contracts, load_evidence
-from agenttrace.records import CaptureCounters, PhaseTiming, SettingValue, SpanRecord, Usage
+from agenttrace.records import AttemptRecord, CaptureCounters, Marks, PhaseTiming, SettingValue, SpanRecord, Usage
 from agenttrace.settings.contract import fold
 from agenttrace.store.importing import import_records
 from agenttrace.store.journal import Journal
@@ -47,6 +47,10 @@ def a_call(trace: int, place: int, **fields: Any) -> SpanRecord:
     )
 
 
+def an_attempt() -> AttemptRecord:
+    return AttemptRecord(start_ns=NOON, end_ns=NOON + SECOND, status=200, host="h")
+
+
 def settings(**values: Any) -> dict[str, SettingValue]:
     return {
         name.replace("__", "."): SettingValue(value=value, voice="sent", source="wire")
@@ -61,6 +65,7 @@ def test_a_trace_is_a_repetition_of_its_case(store: Path) -> None:
     assert (repetition.case, repetition.number, repetition.outcome) == ("q1", 1, "scored")
     assert repetition.metrics == {
         "latency_s": 4.0, "model_s": 2.0, "input_tokens": 80.0, "output_tokens": 20.0, "decode_s": 1.0,
+        "tool_calls": 0.0, "step_errors": 0.0, "retries": 0.0,
     }  # fmt: skip
 
 
@@ -75,8 +80,45 @@ def test_unknown_parts_are_left_out_rather_than_zero(store: Path) -> None:
     ))  # fmt: skip
     import_records(store, [ended()], a_trace(1, told, silent))
     [repetition] = load_evidence(open_store(store), "nightly").repetitions
-    assert repetition.metrics.keys() == {"latency_s", "model_s", "output_tokens", "decode_s", "connect_s"}
+    counts = {"tool_calls", "step_errors", "retries"}
+    assert repetition.metrics.keys() == {"latency_s", "model_s", "output_tokens", "decode_s", "connect_s", *counts}
     assert repetition.metrics["decode_s"] == 2.0
+
+
+def test_what_is_measured_of_a_trace(store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """First token and inter-token latency by their definitions, tokens by kind, cost, tools, errors, retries, stops by length."""
+    (tmp_path / "pyproject.toml").write_text("[tool.agenttrace.prices.m]\ninput = 2.0\noutput = 10.0\ncached = 1.0\n")
+    monkeypatch.chdir(tmp_path)
+    known = settings(model__served="m")
+    first = a_call(1, 1, settings=known, marks=Marks(first_content_ns=SECOND // 5, chunks=9), finish_reason="stop",
+                   usage=Usage(input=100, output=11, cached=60, reasoning=4))  # fmt: skip
+    second = a_call(1, 2, settings=known, marks=Marks(first_tool_ns=SECOND // 10, chunks=9), finish_reason="MAX_TOKENS",
+                    usage=Usage(input=200, output=21, cached=0, reasoning=0), call_site="writer", attempt=2,
+                    attempts=(an_attempt(), an_attempt(), an_attempt()))  # fmt: skip
+    tool = a_call(1, 3, kind="tool", usage=None, marks=None, state="error", call_site=None)
+    import_records(store, [ended()], a_trace(1, first, second, tool))
+    [repetition] = load_evidence(open_store(store), "nightly").repetitions
+    told = repetition.metrics
+    assert told["first_token_s"] == pytest.approx(0.15)
+    assert told["inter_token_s"] == pytest.approx((0.8 + 0.9) / (10 + 20))
+    assert [told[f"{name}_tokens"] for name in ("input", "output", "cached", "reasoning")] == [300, 32, 60, 4]
+    assert told["cost_usd"] == pytest.approx((40 * 2 + 60 * 1 + 11 * 10 + 200 * 2 + 21 * 10) / 1e6)
+    assert (told["tool_calls"], told["step_errors"], told["retries"], told["stopped_by_length"]) == (1, 1, 1 + 2, 0.5)
+    assert told["first_token_s:writer"] == pytest.approx(0.1)
+    assert told["inter_token_s:planner"] == pytest.approx(0.08)
+    assert (told["model_s:planner"], told["output_tokens:writer"]) == (1.0, 21)
+
+
+def test_cost_is_unknown_where_one_call_has_no_price(
+    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sum over the others would be another number; where no model has a price, there is none either."""
+    (tmp_path / "pyproject.toml").write_text("[tool.agenttrace.prices.m]\ninput = 2.0\noutput = 10.0\n")
+    monkeypatch.chdir(tmp_path)
+    known, other = settings(model__served="m"), settings(model__served="elsewhere")
+    import_records(store, [ended()], a_trace(1, a_call(1, 1, settings=known), a_call(1, 2, settings=other)))
+    [repetition] = load_evidence(open_store(store), "nightly").repetitions
+    assert "cost_usd" not in repetition.metrics
 
 
 def test_phases_of_tools_have_their_own_names(store: Path) -> None:
