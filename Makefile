@@ -7,10 +7,10 @@ PEERS := .venv-peers
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install phoenix engines oldest peers demo test pictures quality docs format clean
+.PHONY: help install phoenix engines oldest peers demo test pictures quality docs callbacks format clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 # Again only when what is installed has changed.
 $(INSTALLED): pyproject.toml constraints.txt
@@ -78,6 +78,9 @@ quality: install ## format, lint, types, imports
 
 pictures: phoenix ## take the pictures in the docs anew (needs Chromium)
 	@AGENTTRACE_PICTURES=1 $(BIN)/python -m pytest -q tests/end_to_end/test_phoenix_pages.py tests/end_to_end/test_phoenix_evaluations.py tests/end_to_end/test_server_spans.py
+
+callbacks: install ## record what LangChain calls anew, and what our handler makes of it
+	@$(BIN)/python -m tests.langchain.record_callbacks
 
 docs: install ## write the pages that are made from code
 	@$(BIN)/python -m tests.store.schema_page

@@ -120,6 +120,8 @@ class OpenStep:
     """Counts from 1 where the step is tried again after it failed."""
     failed: list[FailedAttempt] | None = None
     """What failed right below it, while it is open."""
+    last_child: int | None = None
+    """The key of what started last right below it."""
     traceparent_flags: int = 1
     first_byte: int | None = None
     first_reasoning: int | None = None

@@ -224,6 +224,8 @@ class CallbackHandler(BaseCallbackHandler):
         outer = ambient.surrounding_span()
         parent = self._steps.parent(given)
         step = self._open_step(kind, _name(serialized, kwargs, kind), parent, outer, metadata)
+        if parent is not None:
+            parent.last_child = run_id.int
         if parent is not None and parent.failed:
             step.attempt = attempt_number(step, facts, parent.failed)
         if kind == "model":
@@ -273,8 +275,10 @@ class CallbackHandler(BaseCallbackHandler):
         self._steps.pop(run_id.int)
         ambient.leave(entry.proxy)
         step = entry.step
-        if entry.interrupted and state == "ok":
+        if state == "ok" and entry.interrupted:
             state = "interrupted"
+        elif state == "ok" and step.kind == "chain" and self._steps.is_within_sequence(step.last_child):
+            state = "abandoned"  # LangChain ends a sequence whose consumer closes it as if all were well
         if state == "interrupted":
             self._steps.mark_interrupted_above(step)
         failed = error if state in ("error", "timed_out") else None

@@ -188,6 +188,8 @@ def _structure(value: Any, depth: int) -> JSON:
     fields = getattr(type(value), "model_fields", None)  # pydantic
     if isinstance(fields, dict):
         return {name: plain(getattr(value, name, None), depth) for name in fields}
+    if type(value).__name__ == "Send":  # LangGraph's: where a branch goes, and with what
+        return {"node": plain(value.node, depth), "arg": plain(value.arg, depth)}
     text = repr(value)
     return {"type": type(value).__name__, "repr": _text(text[:MAX_REPR])}
 

@@ -116,6 +116,11 @@ class OpenSteps:
         """The step of a LangChain run, open or ended lately."""
         return self._step(run.int)
 
+    def is_within_sequence(self, key: int | None) -> bool:
+        """Whether a step is open that is a part of a sequence."""
+        entry = None if key is None else self._open.get(key)
+        return entry is not None and any(str(tag).startswith("seq:step:") for tag in entry.start.tags)
+
     def mark_interrupted_above(self, step: OpenStep) -> None:
         """An interrupt travels up: the step above an interrupted one is interrupted too, even if it ends quietly."""
         for entry in list(self._open.values()):  # garbage collection may end steps while this runs
