@@ -31,14 +31,16 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias, cast
+from types import MappingProxyType
+from typing import Any, Final, cast
 
 from agenttrace.amounts import duration_ns, size_bytes
 from agenttrace.comparison.dimensions import DIMENSIONS, SEVERITIES, Severity, unknown_dimension
+from agenttrace.comparison.policy import OnInconclusive, Policy
 from agenttrace.errors import InvalidConfiguration
 from agenttrace.pricing import Price
 
-OnInconclusive: TypeAlias = Literal["fail", "warn"]
+RULES: Final = tuple(Policy.__dataclass_fields__)
 
 FILE: Final = "pyproject.toml"
 
@@ -75,6 +77,14 @@ class Configuration:
     min_cases: int | None = None
     on_inconclusive: OnInconclusive | None = None
     allow_missing: bool | None = None
+
+    def policy(self, told: Mapping[str, Any] = MappingProxyType({})) -> Policy:
+        """The rules of a comparison: what is `told`, before what the project sets."""
+        rules = {name: getattr(self, name) for name in RULES} | {
+            name: told[name] for name in RULES if told.get(name) not in (None, ())
+        }
+        rules["margins"] = {**self.margins, **dict(told.get("margins") or ())}
+        return Policy(**{name: value for name, value in rules.items() if value not in (None, ())})
 
 
 def read_configuration(folder: Path | None = None) -> Configuration:

@@ -29,10 +29,6 @@ class Margin(click.ParamType[tuple[str, float]]):
         return name, size
 
 
-RULES = ("primary", "margins", "alpha", "min_cases", "on_inconclusive", "allow_missing")
-"""Of a policy, as the project's configuration and the command line name them."""
-
-
 def policy_options(command: Any) -> Any:
     """Options of every command that judges."""
     for option in reversed(
@@ -69,11 +65,6 @@ def policy_options(command: Any) -> Any:
 
 def policy_of(options: dict[str, Any]) -> Policy:
     """The project's rules with what the command line sets. Takes its options out of `options`."""
-    from agenttrace.comparison.policy import Policy
-    from agenttrace.configuration import read_configuration
+    from agenttrace.configuration import RULES, read_configuration
 
-    project = read_configuration()
-    told = {name: getattr(project, name) for name in RULES}
-    told["margins"] = {**project.margins, **dict(options.pop("margins"))}
-    told.update({name: value for name in RULES if (value := options.pop(name, None)) not in (None, ())})
-    return Policy(**{name: value for name, value in told.items() if value not in (None, ())})
+    return read_configuration().policy({name: options.pop(name, None) for name in RULES})

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import Context, copy_context
 from functools import partial
 from inspect import iscoroutinefunction
@@ -15,6 +16,7 @@ from langchain_core.runnables import Runnable, RunnableConfig
 from langchain_core.runnables.config import (
     ensure_config,
     get_async_callback_manager_for_config,
+    get_callback_manager_for_config,
     patch_config,
     set_config_context,
     var_child_runnable_config,
@@ -75,6 +77,27 @@ def start(
 ) -> Coroutine[Any, Any, Any]:
     """One attempt, to be awaited: a root step that LangChain knows as `run_id`."""
     return task.ainvoke(given, {"run_id": run_id, "metadata": dict(metadata), "callbacks": callbacks})
+
+
+@contextmanager
+def root_step(name: str, given: Any, run_id: UUID, metadata: Mapping[str, JSON]) -> Iterator[None]:
+    """A step around what the block does, the root of a trace of its own; an exception that leaves the block is its error."""
+    outer = otel_context.attach(otel_context.Context())
+    inherited = var_child_runnable_config.set(None)
+    config = ensure_config({"run_id": run_id, "metadata": dict(metadata)})
+    run = get_callback_manager_for_config(config).on_chain_start(None, given, run_id=run_id, name=name)
+    config.pop("run_id", None)
+    var_child_runnable_config.set(patch_config(config, callbacks=run.get_child()))
+    try:
+        yield
+    except BaseException as error:
+        run.on_chain_error(error)
+        raise
+    else:
+        run.on_chain_end(None)
+    finally:
+        var_child_runnable_config.reset(inherited)
+        otel_context.detach(outer)
 
 
 def attempt_context() -> Context:
