@@ -27,6 +27,7 @@ COMMANDS = {
     "cost": "cost",
     "compare": "compare",
     "baseline": "baseline",
+    "plan": "plan",
     "eval": "eval",
     "explain-response": "explain_response",
     "view": "view",

@@ -60,8 +60,7 @@ def compare(
         Besides what `gate` and `restrict` raise.
     """
     policy = policy or Policy()
-    if problems := policy_problems(policy):
-        raise InvalidPolicy(f"{'; '.join(problems)}. Correct it in [tool.agenttrace] or on the command line.")
+    require_usable(policy)
     (baseline, candidate), restricted = restrict_runs((baseline, candidate), restrict)
     passed = gate(baseline, candidate, changed, strict=strict, severity=severity, restrict=restricted)
     if passed.verdict != "comparable":
@@ -134,6 +133,12 @@ def _judged(
         reasons=(*_blocked_reason(passed, paired), *judged.reasons, *_metric_reasons(rows, verdict)),
         notes=(*comparison.notes, *judged.notes),
     )
+
+
+def require_usable(policy: Policy) -> None:
+    """Raise `InvalidPolicy` with all that is wrong with the rules."""
+    if problems := policy_problems(policy):
+        raise InvalidPolicy(f"{'; '.join(problems)}. Correct it in [tool.agenttrace] or on the command line.")
 
 
 def primary_keys(policy: Policy, baseline: RunEvidence, candidate: RunEvidence) -> tuple[MetricKey, ...]:
