@@ -10,6 +10,7 @@ import re
 import textwrap
 from collections.abc import Mapping
 from dataclasses import is_dataclass
+from functools import lru_cache
 from hashlib import blake2b
 from types import CodeType, FunctionType
 from typing import Any
@@ -78,10 +79,24 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _source(item: Any) -> str:
+    function = inspect.unwrap(item) if isinstance(item, FunctionType) else item
+    return _source_of_code(function.__code__) if isinstance(function, FunctionType) else _read_source(function)
+
+
+@lru_cache(maxsize=1_024)
+def _source_of_code(code: CodeType) -> str:
+    """Remembered: an agent may make its tools anew for each request, and reading their source takes a millisecond."""
+    try:
+        return textwrap.dedent(inspect.getsource(code))
+    except (OSError, TypeError):  # typed at a prompt, or compiled
+        return _compiled(code)
+
+
+def _read_source(item: Any) -> str:
     try:
         return textwrap.dedent(inspect.getsource(item))
     except (OSError, TypeError):  # typed at a prompt, or compiled
-        return _compiled(item.__code__) if isinstance(item, FunctionType) else getattr(item, "__qualname__", repr(item))
+        return str(getattr(item, "__qualname__", repr(item)))
 
 
 def _compiled(code: CodeType) -> str:

@@ -69,6 +69,7 @@ LLM_COST_DETAILS: Final = {
 LLM_TOOLS: Final = "llm.tools"
 TOOL_JSON_SCHEMA: Final = "tool.json_schema"
 TOOL_NAME: Final = "tool.name"
+TOOL_DESCRIPTION: Final = "tool.description"
 TOOL_PARAMETERS: Final = "tool.parameters"
 RETRIEVAL_DOCUMENTS: Final = "retrieval.documents"
 DOCUMENT_CONTENT: Final = "document.content"
@@ -113,6 +114,7 @@ USAGE: Final = {
     "reasoning": "gen_ai.usage.reasoning.output_tokens",
 }
 GEN_AI_TOOL_NAME: Final = "gen_ai.tool.name"
+GEN_AI_TOOL_CALL_ID: Final = "gen_ai.tool.call.id"
 ERROR_TYPE: Final = "error.type"
 HTTP_STATUS: Final = "http.response.status_code"
 SERVER_ADDRESS: Final = "server.address"

@@ -30,6 +30,9 @@ State: TypeAlias = Literal[
 EVALUATOR = "agenttrace_evaluator"
 """Metadata key of steps that an evaluator takes: its name."""
 
+TOOL_CALL_ID = "tool_call_id"
+"""Metadata key of a tool's step: the id under which a model asked for it."""
+
 EVALUATOR_SITE = "evaluator:"
 """How call sites begin at which an evaluator calls a model."""
 
@@ -285,6 +288,8 @@ class ToolCall(Step):
     tool_call_id: str | None = None
     asked_ns: int | None = None
     """When the model call that asked for it ended; None where the asking call is not known."""
+    definition: Mapping[str, JSON] = field(default_factory=dict)
+    """`description`, `parameters` (a JSON schema) and `implementation` (a digest of its code), as far as they are known."""
 
 
 @dataclass(slots=True, kw_only=True)

@@ -25,6 +25,7 @@ from agenttrace.langchain.missing_tools import never_started, note_asked, note_s
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
 from agenttrace.langchain.partial import Partial
 from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
+from agenttrace.langchain.tools import TOOL, running_tool
 from agenttrace.langchain.vanished import VanishedCalls
 from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
 
@@ -106,6 +107,7 @@ class CallbackHandler(BaseCallbackHandler):
     @guarded
     def on_tool_start(self, serialized: dict[str, Any], input_str: str, **kwargs: Any) -> None:
         inputs = kwargs.pop("inputs", None)
+        kwargs[TOOL] = running_tool()
         self._start("tool", serialized, snapshot(inputs) if inputs is not None else input_str, kwargs)
 
     @guarded

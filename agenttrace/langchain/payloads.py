@@ -16,7 +16,8 @@ from agenttrace.langchain.asking import ASKED, WATCHED, Asked, prompt_label, pro
 from agenttrace.langchain.chunks import stream_usage
 from agenttrace.langchain.messages import generations, plain
 from agenttrace.langchain.partial import Partial
-from agenttrace.steps import JSON, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
+from agenttrace.langchain.tools import TOOL, described
+from agenttrace.steps import JSON, TOOL_CALL_ID, ChainStep, ModelCall, OpenStep, Retrieval, State, Step, ToolCall
 
 MAX_ERROR_TEXT = 20_000
 
@@ -74,7 +75,13 @@ def build(step: OpenStep, start: StartFacts, end: EndFacts) -> Step:
     if step.kind == "tool":
         asked = None if step.asked_at is None else step.anchor.at(step.asked_at)
         call_id = start.extra.get("tool_call_id")
-        return ToolCall(**common, tool_call_id=None if call_id is None else str(call_id), asked_ns=asked)
+        tool = start.extra.get(TOOL)
+        return ToolCall(
+            **common,
+            tool_call_id=None if call_id is None else str(call_id),
+            asked_ns=asked,
+            definition={} if tool is None else described(tool),
+        )
     if step.kind == "retriever":
         return Retrieval(**common)
     return ChainStep(**common)
@@ -113,9 +120,12 @@ def _rendered(step: OpenStep, start: StartFacts) -> dict[str, Any]:
 
 
 def _metadata(step: OpenStep, start: StartFacts) -> JSON:
-    """The metadata, with the batch's size where a call is one of several prompts, and a root's session and user."""
+    """The metadata, with a tool call's id, the batch's size where a call is one of several prompts, and a root's session and user."""
     batch_size = start.extra.get("batch_size")
-    more = {"batch_size": batch_size} if isinstance(batch_size, int) and batch_size > 1 else {}
+    more: dict[str, JSON] = {"batch_size": batch_size} if isinstance(batch_size, int) and batch_size > 1 else {}
+    call_id = start.extra.get("tool_call_id")
+    if call_id is not None:
+        more[TOOL_CALL_ID] = str(call_id)
     return plain({**(step.labels or {}), **without_ours(start.metadata), **more})
 
 

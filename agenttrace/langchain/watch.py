@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
-from agenttrace.digest import code_digest
 from agenttrace.errors import UsageError
 from agenttrace.langchain.asking import WATCHED
 from agenttrace.langchain.messages import plain
+from agenttrace.langchain.tools import implementation
 from agenttrace.settings.implementations import remember_implementation
 from agenttrace.settings.model_object import LIMITS, OBJECT_KEYS
 from agenttrace.steps import JSON
@@ -46,7 +46,7 @@ def watch(thing: Watched, *, version: str | None = None) -> Watched:
     if hasattr(thing, "_get_invocation_params") or hasattr(thing, "_llm_type"):
         _watch_model(thing)
     elif hasattr(thing, "args_schema") and hasattr(thing, "name"):
-        remember_implementation(str(thing.name), version or _implementation(thing))
+        remember_implementation(str(thing.name), version or implementation(thing))
     else:
         raise UsageError(f"watch() was given a {type(thing).__name__}. Give it a model or a tool of LangChain.")
     return thing
@@ -70,8 +70,3 @@ def _settings(model: Any) -> Mapping[str, JSON]:
             told[key] = value
     values = plain({key: value for key, value in told.items() if not callable(value)})
     return values if isinstance(values, Mapping) else {}
-
-
-def _implementation(tool: Any) -> str:
-    code = getattr(tool, "func", None) or getattr(tool, "coroutine", None) or type(tool)._run
-    return code_digest(code)

@@ -6,7 +6,8 @@ from collections.abc import Iterator, Mapping
 from typing import Protocol
 
 from agenttrace.records import SettingValue, Voice
-from agenttrace.steps import JSON
+from agenttrace.settings.implementations import implementations
+from agenttrace.steps import JSON, ToolCall
 
 SCHEMAS = ("parameters", "parametersJsonSchema", "parameters_json_schema", "input_schema", "inputSchema", "args_schema")
 """Where the schema of a tool's parameters stands, in one provider's shape or another."""
@@ -38,6 +39,20 @@ def tool_settings(found: tuple[Spoken, JSON] | None) -> dict[str, SettingValue]:
         "tools.order": [name for name, _, _ in tools] or None,
     }
     return {key: SettingValue(value=value, voice=source.voice, source=source.name) for key, value in values.items()}
+
+
+def run_tool_settings(call: ToolCall) -> dict[str, SettingValue]:
+    """`tools.*` of the one tool that ran; what `watch` was told of its implementation wins."""
+    watched = implementations([call.name]).get(call.name)
+    told = {**call.definition, **({} if watched is None else {"implementation": watched})}
+    return {
+        f"tools.{dimension}": SettingValue(value={call.name: told[key]}, voice="requested", source="tool object")
+        for dimension, key in RUN_TOOL.items()
+        if told.get(key) is not None
+    }
+
+
+RUN_TOOL = {"parameters": "parameters", "descriptions": "description", "implementation": "implementation"}
 
 
 def _tools(definitions: JSON) -> Iterator[tuple[str, JSON, JSON]]:

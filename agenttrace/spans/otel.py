@@ -17,6 +17,7 @@ from agenttrace import semconv
 from agenttrace.pricing import Prices, priced_model
 from agenttrace.records import AttemptRecord, PhaseTiming, SpanRecord
 from agenttrace.spans.messages import Value, as_text, message_attributes, tool_attributes
+from agenttrace.steps import TOOL_CALL_ID
 
 Attributes: TypeAlias = dict[str, Value]
 
@@ -197,7 +198,8 @@ def _settings(span: SpanRecord) -> Iterator[tuple[str, Value]]:
             parameters[semconv.PARAMETERS[dimension]] = setting.value
     if parameters:
         yield semconv.LLM_PARAMETERS, as_text(parameters)
-    yield from tool_attributes(span.settings)
+    if span.kind == "model":
+        yield from tool_attributes(span.settings)
 
 
 def _prompt(span: SpanRecord) -> Iterator[tuple[str, Value]]:
@@ -231,6 +233,11 @@ def _tool(span: SpanRecord) -> Iterator[tuple[str, Value]]:
         yield semconv.GEN_AI_TOOL_NAME, span.name
         yield semconv.OPERATION, "execute_tool"
         yield semconv.TOOL_PARAMETERS, as_text(span.input)
+        if call_id := span.metadata.get(TOOL_CALL_ID):
+            yield semconv.GEN_AI_TOOL_CALL_ID, str(call_id)
+        descriptions = span.settings.get("tools.descriptions")
+        if descriptions and isinstance(descriptions.value, Mapping):
+            yield semconv.TOOL_DESCRIPTION, str(descriptions.value.get(span.name, ""))
 
 
 def _documents(span: SpanRecord) -> Iterator[tuple[str, Value]]:

@@ -11,6 +11,7 @@ from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.phases.tokens import read_tokens
 from agenttrace.records import OF_THE_RUN, AttemptRecord, ErrorRecord, EventRecord, Marks, RunRecord, SpanRecord, Usage
 from agenttrace.settings.capture import read_settings
+from agenttrace.settings.tools import run_tool_settings
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
 from agenttrace.transport.bodies import with_attempts
 
@@ -29,7 +30,7 @@ def span_record(step: Step) -> SpanRecord:
     if isinstance(step, ModelCall):
         parts = _model_parts(with_attempts(step))
     elif isinstance(step, ToolCall):
-        parts = {"phases": split_tool_phases(step)}
+        parts = {"phases": split_tool_phases(step), "settings": run_tool_settings(step)}
     error = None
     if step.error_type is not None:
         error = ErrorRecord(type=step.error_type, message=step.error_message or "")
