@@ -15,6 +15,7 @@ AgentTraceError
 │   ├── SuiteChanged                  it is another one than the run that is to be gone on with
 │   └── InvalidRecord        exit 3   a line of an imported file cannot be read
 ├── NoModelCalls             exit 12  a run has nothing that could be compared
+├── NotComparable            exit 11  two runs are not alike, where they must be
 ├── UnfitBaseline            exit 12  a run that cannot be judged cannot be accepted either
 ├── NoBaseline               exit 13  there is nothing to compare with
 ├── StoreError               exit 3
@@ -143,6 +144,13 @@ class NoModelCalls(AgentTraceError):
 
     slug = "no-model-calls"
     exit_code = 12
+
+
+class NotComparable(AgentTraceError):
+    """Two runs differ in what must be the same for what was asked."""
+
+    slug = "settings-differ"
+    exit_code = 11
 
 
 class UnfitBaseline(AgentTraceError):

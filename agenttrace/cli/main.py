@@ -28,6 +28,7 @@ COMMANDS = {
     "compare": "compare",
     "baseline": "baseline",
     "plan": "plan",
+    "aa": "aa",
     "eval": "eval",
     "explain-response": "explain_response",
     "view": "view",

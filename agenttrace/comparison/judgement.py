@@ -64,7 +64,7 @@ def judge(
         judged += [judge_metric(row, paired.clusters, policy, is_quick=True) for row in pass_metrics(metric)]
         judged += _ratio_rows(metric, policy, primary)
     by_key = {metric.key: metric for metric in paired.metrics}
-    judged = _corrected(judged, policy)
+    judged = corrected(judged, policy)
     judged = [
         _with_missing(row, by_key, baseline, candidate, paired.clusters, policy) if row.primary else row
         for row in judged
@@ -201,8 +201,8 @@ def _ratio_rows(metric: PairedMetric, policy: Policy, primary: Sequence[MetricKe
         )
 
 
-def _corrected(judged: Sequence[MetricComparison], policy: Policy) -> list[MetricComparison]:
-    """Of several metrics that decide, one that is lower by chance is likelier: Holm's correction."""
+def corrected(judged: Sequence[MetricComparison], policy: Policy) -> list[MetricComparison]:
+    """Of several metrics that decide, one that is lower by chance is likelier: with Holm's correction for that."""
     deciding = [row for row in judged if row.primary and row.reason is None]
     stands = dict(zip(deciding_names(deciding), upheld([row.p or 0.0 for row in deciding], policy.alpha), strict=True))
     return [

@@ -51,3 +51,20 @@ def test_a_plan_is_printed_for_people_and_machines(tmp_path: Path) -> None:
     failed = agenttrace("plan", "pilot", "--margin", "correct=-1")
     assert (failed.returncode, failed.stdout) == (2, "")
     assert "the margin of correct is -1" in failed.stderr
+
+
+@pytest.mark.usefixtures("store")
+def test_rates_of_an_unchanged_agent_are_printed(tmp_path: Path) -> None:
+    """Of one run and of two; two that differ in a setting are refused with exit code 11."""
+    a_scored_run(tmp_path, "pilot", repetitions=4)
+    a_scored_run(tmp_path, "other", repetitions=1, served="n")
+    drawn = agenttrace("aa", "pilot", "--divisions", "30", "--margin", "correct=0.2")
+    assert (drawn.returncode, drawn.stderr) == (0, "")
+    assert "30 random divisions, 30 cases × 2 against 2" in drawn.stdout
+    assert "at most 5 % is promised" in drawn.stdout.replace("\n", " ")
+    told = json.loads(agenttrace("aa", "pilot", "--divisions", "30", "--json").stdout)
+    assert sum(rate["count"] for rate in told["verdicts"].values()) == told["divisions"] == 30
+    refused = agenttrace("aa", "pilot", "other")
+    assert (refused.returncode, refused.stdout) == (11, "")
+    assert "model.served" in refused.stderr
+    assert agenttrace("aa", "other").returncode == 2
