@@ -40,6 +40,11 @@ AgentTraceError
 ├── EvaluationError          exit 3
 │   ├── CasesUnreachable
 │   └── RunUnderWay                   another process is at this run
+├── ReplayError              exit 3
+│   ├── NoRecording
+│   ├── RecordingDamaged
+│   ├── ReplayMiss                    what is asked of a model is not in the recording
+│   └── NotReproducible               a recorded call or task cannot be made again
 ├── PortInUse                exit 3
 └── MissingExtra             exit 3   an optional part is not installed
 
@@ -309,6 +314,36 @@ class RunUnderWay(EvaluationError):
     """Another process is at the same run, or the same shard of it."""
 
     slug = "run-under-way"
+
+
+class ReplayError(AgentTraceError):
+    """Replies of models cannot be recorded, or not be replayed."""
+
+    slug = "replay"
+
+
+class NoRecording(ReplayError):
+    """The folder holds no recording, or none of a kind that can be read; or it holds one where a new one was to be made."""
+
+    slug = "no-recording"
+
+
+class RecordingDamaged(ReplayError):
+    """A line of a recording is not as it was written."""
+
+    slug = "recording-damaged"
+
+
+class ReplayMiss(ReplayError):
+    """A model was asked what the recording has no reply to."""
+
+    slug = "replay-miss"
+
+
+class NotReproducible(ReplayError):
+    """A recorded call or task cannot be made again from what its trace holds."""
+
+    slug = "not-reproducible"
 
 
 class PortInUse(AgentTraceError):

@@ -60,6 +60,8 @@ class PricedModel:
     endpoint: str | None = None
     """The host that answered; None where that was not seen."""
     service_tier: str | None = None
+    is_replayed: bool = False
+    """A recording answered, which costs nothing."""
 
 
 def priced_model(settings: Mapping[str, SettingValue]) -> PricedModel:
@@ -74,6 +76,7 @@ def priced_model(settings: Mapping[str, SettingValue]) -> PricedModel:
         provider=text("provider"),
         endpoint=text("endpoint"),
         service_tier=text("service_tier"),
+        is_replayed="replay" in settings,
     )
 
 
@@ -109,10 +112,12 @@ class Prices:
     own: Mapping[str, Price] = field(default_factory=dict)
 
     def cost(self, usage: Usage, model: PricedModel, at_ns: int) -> Cost | None:
-        """What a call cost that began at `at_ns`. None where its tokens or its prices are not known.
+        """What a call cost that began at `at_ns`; nothing where a recording answered it. None where its tokens or its prices are not known.
 
         Where a server does not tell what came from a cache, all of the prompt is priced as if nothing had.
         """
+        if model.is_replayed:
+            return Cost()
         if usage.input is None or usage.output is None:
             return None
         price = self.price(model, at_ns, usage.input)

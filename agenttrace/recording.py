@@ -9,7 +9,7 @@ import secrets
 import sys
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -35,7 +35,7 @@ from agenttrace.policy import (
 )
 from agenttrace.provenance import provenance
 from agenttrace.records import OF_THE_RUN, PROVENANCE, RunRecord
-from agenttrace.spans.content_policy import Redact
+from agenttrace.spans.content_policy import ContentPolicy, Redact
 from agenttrace.steps import JSON, StepSink
 from agenttrace.store.journal import process_name
 from agenttrace.store.layout import Layout, store_path
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from opentelemetry.sdk.trace.export import SpanExporter
 
     from agenttrace.langchain.embeddings import EmbeddingModel
+    from agenttrace.replay.tapes import RecordingTape, ReplayTape
 
 REMEMBERED_RUNS = 10_000
 
@@ -200,12 +201,20 @@ def record(
     redact: Redact | None = None,
     payload_limit: int | None = None,
     durability: Durability | None = None,
+    record_replies: str | os.PathLike[str] | None = None,
+    replay: str | os.PathLike[str] | None = None,
 ) -> Iterator[Recording]:
     """Record every LangChain call made inside as one run, with or without a handler; a handler given too doubles nothing.
 
     The run is in the store when the block ends, also after an exception. What started inside and ends later still
     belongs to it. `tags`, `metadata`, `session` and `user` are kept with each of its traces; what a call's own config says
-    wins. The last six are those of `AgentTraceHandler`.
+    wins. `sample` to `durability` are those of `AgentTraceHandler`.
+
+    `record_replies` is a folder that gets what models reply, and holds no recording yet; `replay` the folder of a recording
+    whose replies are given in place of models, which are not called.
+
+    Raises:
+        NoRecording, RecordingDamaged: the folder cannot be recorded into, or replayed from; nothing was run.
     """
     if durability is not None and survives_power_loss(durability):
         _writer(store_path(store)).survive_power_loss()
@@ -214,8 +223,35 @@ def record(
     # What the run says of itself waits for the first step: the handler that records it may withhold more than is known now.
     _untold[run.run_id] = _writer(store_path(store))
     first = replace(run, tags={}, metadata={}, session=None, user=None)
-    with _recording_into(run, first, store, policy) as recording:
+    with tape_in_place(record_replies, replay), _recording_into(run, first, store, policy) as recording:
         yield recording
+
+
+@contextmanager
+def tape_in_place(
+    recorded: str | os.PathLike[str] | None,
+    replayed: str | os.PathLike[str] | None,
+    *,
+    runs: Sequence[str] = (),
+    everywhere: bool = False,
+) -> Iterator[RecordingTape | ReplayTape | None]:
+    """Have what models reply recorded, or replayed: in this context, or everywhere in the process. `runs`: what it is for."""
+    if recorded is None and replayed is None:
+        yield None
+        return
+    from agenttrace.langchain.replay import in_place
+    from agenttrace.replay.tapes import new_tape
+
+    tape = new_tape(recorded, replayed, runs, _content_policy)
+    try:
+        with in_place(tape, _steps, everywhere=everywhere):
+            yield tape
+    finally:
+        tape.close()
+
+
+def _content_policy(run_id: str | None) -> ContentPolicy:
+    return (recording_policy() if run_id is None else _policies.get(run_id, DEFAULT)).content
 
 
 @contextmanager

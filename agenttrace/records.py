@@ -186,6 +186,9 @@ class SpanRecord:
         return None
 
 
+REPLAYED = "replayed from a recording: its times and its cost are not those of a model"
+"""Note of a model call that a recording answered; by it such calls are left out where times are added up."""
+
 EVALUATION = "evaluation"
 """Key of a run's metadata under which its suite is kept: it is told of the run, and not of each of its traces."""
 

@@ -145,6 +145,8 @@ class OpenStep:
     """Of a root: tool call id to the end of the model call that asked. Monotonic nanoseconds."""
     tools_started: set[str] | None = None
     """Of a root: the ids of the tool calls that became steps."""
+    is_replayed: bool = False
+    """Of a model call: a recording answers in the model's place."""
     by_tokens: bool = False
     """Whether a stream comes as tokens; the same stream may come as events too."""
     usages: list[Mapping[str, JSON]] | None = None
@@ -256,6 +258,8 @@ class ModelCall(Step):
     served_models: Sequence[str] = ()
     """The models that chunks of a stream named, each once; more than one where the server changed over to another."""
     is_streamed: bool = False
+    is_replayed: bool = False
+    """A recording answered in the model's place."""
     is_local: bool = False
     """The engine runs inside this process: no network, no queue."""
     first_byte_ns: int | None = None

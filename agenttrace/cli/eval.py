@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agenttrace.cli.options import Duration, json_option, store_option
+from agenttrace.cli.options import Duration, json_option, store_option, tape_options
 from agenttrace.cli.output import flush_output, print_error, print_json
 from agenttrace.errors import UsageError
 
@@ -140,6 +140,7 @@ def init(file: Path) -> None:
     metavar="I/N",
     help="Only the I-th of N parts of the cases; all parts under one name are one run.",
 )
+@tape_options
 @run_options
 @click.pass_context
 def run(
@@ -150,7 +151,7 @@ def run(
     A run of the same name that was broken off is gone on with: what it has is not tried again.
 
     \b
-    Exit codes: 0 recorded, 2 the suite is not right, 3 stopped by a limit or incomplete, 130 interrupted.
+    Exit codes: 0 recorded, 2 the suite is not right, 3 stopped by a limit, incomplete or not in the recording, 130 interrupted.
     """
     from agenttrace.evaluation.runner import Arm
     from agenttrace.evaluation.suite_files import load_suite
@@ -203,6 +204,8 @@ def _run(
     store: str | None,
     shard: tuple[int, int] = (1, 1),
     seed: int = 0,
+    recorded: str | None = None,
+    replayed: str | None = None,
 ) -> None:
     from agenttrace.evaluation.budgets import Limits
     from agenttrace.evaluation.progress import RunProgress
@@ -220,6 +223,8 @@ def _run(
             is_new=is_new,
             seed=seed,
             watching=progress,
+            record_replies=recorded,
+            replay=replayed,
         )
         results = run_suite(suite, arms, options)
     if as_json:
@@ -228,7 +233,7 @@ def _run(
         _draw(results, store)
     _say_what_is_left(results)
     is_interrupted = any(result.stopped in (INTERRUPTED, ASKED_TO_END) for result in results)
-    is_incomplete = any(result.missing for result in results)
+    is_incomplete = any(result.missing or result.replay_misses for result in results)
     code = EXIT_INTERRUPTED if is_interrupted else 3 if is_incomplete else 0
     if any(result.left_behind for result in results):
         _end_now(code)  # what did not let go would complain while Python takes it apart
@@ -269,6 +274,8 @@ def _say_what_is_left(results: Sequence[EvaluatedRun]) -> None:
             print_error(f"agenttrace: {result.name}: {result.missing}{why}. The same command goes on where it stopped.")
         if result.other_shards:
             print_error(f"agenttrace: {result.name}: {result.other_shards} so far.")
+    if results[0].tape:
+        print_error(f"agenttrace: {results[0].tape}")
     left = max(result.left_behind for result in results)
     if left:
         print_error(f"agenttrace: {left} attempts that ran out of time did not let go; they end with this process.")

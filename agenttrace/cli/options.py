@@ -68,3 +68,22 @@ class Moment(click.ParamType[int]):
         except (ValueError, OverflowError):
             self.fail(f"'{value}' is no time. Give one like 2026-12-01, 2026-12-01T14:30, or 2h for two hours ago.",
                       param, ctx)  # fmt: skip
+
+
+def tape_options(command: Any) -> Any:
+    """`--record` and `--replay`."""
+    folder = click.Path(file_okay=False)
+    for option in (
+        click.option(
+            "--replay",
+            "replayed",
+            type=folder,
+            metavar="DIR",
+            help="Have the recording in DIR reply in place of models.",
+        ),
+        click.option(
+            "--record", "recorded", type=folder, metavar="DIR", help="Record what models reply into DIR, for --replay."
+        ),
+    ):
+        command = option(command)
+    return command

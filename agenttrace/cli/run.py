@@ -14,15 +14,20 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING
 
 import click
 
+from agenttrace.cli.options import tape_options
 from agenttrace.errors import ScriptNotFound, UsageError
 from agenttrace.store.layout import store_path
+
+if TYPE_CHECKING:
+    from agenttrace.replay.tapes import RecordingTape, ReplayTape
 
 
 @click.command(
@@ -31,12 +36,20 @@ from agenttrace.store.layout import store_path
 )
 @click.option("--store", metavar="PATH", help="Where to record. [default: $AGENTTRACE_STORE, else ./.agenttrace]")
 @click.option("--name", metavar="RUN", help="The run's name. [default: the program's]")
+@tape_options
 @click.option("-q", "--quiet", is_flag=True, help="No summary at the end.")
 @click.option("-m", "is_module", is_flag=True, help="The program is a module, as with 'python -m'.")
 @click.argument("program", required=False)
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
-    store: str | None, name: str | None, quiet: bool, is_module: bool, program: str | None, arguments: tuple[str, ...]
+    store: str | None,
+    name: str | None,
+    recorded: str | None,
+    replayed: str | None,
+    quiet: bool,
+    is_module: bool,
+    program: str | None,
+    arguments: tuple[str, ...],
 ) -> Callable[[], None]:
     """Run a Python program and record every LangChain and LangGraph call it makes.
 
@@ -50,6 +63,13 @@ def run(
         )
     start = _module(program, arguments) if is_module else _script(program, arguments)
     path = store_path(store)
+    stack = ExitStack()
+    tape = None
+    if recorded is not None or replayed is not None:
+        from agenttrace.recording import tape_in_place
+
+        # Now: that a recording is not right is said before the program runs.
+        tape = stack.enter_context(tape_in_place(recorded, replayed, everywhere=True))
 
     def execute() -> None:
         from agenttrace import recording
@@ -59,6 +79,8 @@ def run(
         recording.name_process_run(name or (program if is_module else Path(program).stem))
         if not quiet:
             atexit.register(_sum_up, os.getpid())
+        if tape is not None:
+            atexit.register(_end_tape, os.getpid(), stack, tape)
         sys.excepthook = _without_our_frames(sys.excepthook)
         start()
 
@@ -130,6 +152,14 @@ def _module(module: str, arguments: tuple[str, ...]) -> Callable[[], None]:
         run_as_main(module)
 
     return start
+
+
+def _end_tape(process: int, stack: ExitStack, tape: RecordingTape | ReplayTape) -> None:
+    """Say what became of a recording, or what was not in it: the program may have gone on without. A fork is told of nothing."""
+    stack.close()
+    told = tape.told()
+    if os.getpid() == process and told is not None:
+        _say(f"agenttrace: {told}")
 
 
 def _sum_up(process: int) -> None:

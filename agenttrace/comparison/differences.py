@@ -20,6 +20,7 @@ SERVED = DIMENSIONS["model.served"]
 REQUESTED = DIMENSIONS["model.requested"]
 LABEL = DIMENSIONS["prompt.label"]
 SEED = "sampling.seed"
+REPLAY = "replay"
 
 BY_NAME = ("data.expected", "evaluator.code", "evaluator.judge")
 """Dimensions whose value is one for each case, or each evaluator."""
@@ -188,6 +189,8 @@ def _compared(
     dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting
 ) -> Iterator[Finding]:
     """What one dimension at one call site gives to say."""
+    if dimension.name == REPLAY and not (baseline.is_unknown and candidate.is_unknown):
+        baseline, candidate = _with_live_calls(baseline), _with_live_calls(candidate)
     unknown = baseline.is_unknown, candidate.is_unknown
     rendered = baseline.note or candidate.note if baseline.rendered or candidate.rendered else None
     if rendered is not None:
@@ -202,6 +205,17 @@ def _compared(
         yield from _seeds(dimension, site, baseline, candidate)
     else:
         yield from _known(dimension, site, baseline, candidate)
+
+
+def _with_live_calls(setting: SiteSetting) -> SiteSetting:
+    """Which calls were replayed, with those that do not say so: a model answered them."""
+    if setting.observed and not setting.unknown_calls:
+        return setting
+    live = Observed(
+        value=False, key=canonical(False), count=setting.unknown_calls, voices=("served",), sources=("response",),
+        first_case=None, last_case=None, cases=(),
+    )  # fmt: skip
+    return SiteSetting(observed=(*setting.observed, live))
 
 
 def _known(dimension: Dimension, site: str | None, baseline: SiteSetting, candidate: SiteSetting) -> Iterator[Finding]:

@@ -50,6 +50,7 @@ def _rows(names: str, quality: Severity, cost: Severity, one: Severity, both: Un
 
 
 SAME_CASES = "Record both runs over the same cases."
+ALL_LIVE = "Record both runs live, or replay both."
 RESCORE = "Score the stored outputs of both runs with one and the same evaluator, and compare those scores."
 
 TABLE: tuple[Dimension, ...] = (
@@ -103,7 +104,8 @@ TABLE: tuple[Dimension, ...] = (
         Dimension(name=name, quality="blocks", cost="informs", one_unknown="blocks", instead=RESCORE)
         for name in ("evaluator.code", "evaluator.judge")
     ),
-    *_rows("replay", "blocks", "blocks", "warns", "accepted"),
+    # What does not say that it was replayed was not: `differences` reads it so.
+    Dimension(name="replay", quality="blocks", cost="blocks", one_unknown="blocks", instead=ALL_LIVE),
     *_rows("delivery.streamed service_tier endpoint engine load", "warns", "blocks", "warns", "accepted"),
     # Not part of `--changed model`: a fingerprint moves by itself, and is no choice of anyone who compares.
     Dimension(name="model.fingerprint", quality="informs", cost="informs", one_unknown="informs", is_in_group=False),

@@ -164,7 +164,9 @@ async def judge(
     """Have each evaluator judge what the task returned, and make the result. A failed evaluator fails none of the others."""
     judgement = Judgement()
     outcome = attempt.last.outcome
-    if outcome == "scored" and _is_refused(trace):
+    if trace.has_replay_miss:  # whatever the agent made of it: it was not tried
+        outcome = "infra_error"
+    elif outcome == "scored" and _is_refused(trace):
         outcome = "refusal"
     if outcome == "scored":
         for evaluator in evaluators:

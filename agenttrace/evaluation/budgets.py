@@ -14,7 +14,10 @@ from agenttrace.evaluation.trace import Trace
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Budget:
-    """Whether an attempt kept to its limits: one score a limit. What is not known of it is a grader error, not a pass."""
+    """Whether an attempt kept to its limits: one score a limit. What is not known of it is a grader error, not a pass.
+
+    Of an attempt that was replayed only the tokens are judged: its times and its cost are a recording's.
+    """
 
     latency_s: float | None = None
     tokens: int | None = None
@@ -32,13 +35,14 @@ class Budget:
         ]
 
     def _used(self, trace: Trace) -> Iterator[tuple[str, float, float, str]]:
-        if self.latency_s is not None:
+        is_live = not trace.is_replayed
+        if self.latency_s is not None and is_live:
             yield "latency", _known("its time", trace.latency_ns) / 1e9, self.latency_s, "s"
         if self.tokens is not None:
             yield "tokens", _known("the number of its tokens", trace.tokens), self.tokens, "tokens"
-        if self.cost_usd is not None:
+        if self.cost_usd is not None and is_live:
             yield "cost", _known("its cost", trace.cost_usd), self.cost_usd, "USD"
-        for phase, limit in self.phases_s.items():
+        for phase, limit in self.phases_s.items() if is_live else ():
             yield phase, _known(f"its time in {phase}", trace.phase_ns(phase)) / 1e9, limit, "s"
 
 

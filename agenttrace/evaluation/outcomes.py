@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator, Mapping
 
 from agenttrace.comparison.evidence import Outcome
+from agenttrace.errors import ReplayMiss
 
 BY_NAME: Mapping[str, Outcome] = {
     # What ends an agent by a limit that it was given.
@@ -31,6 +32,7 @@ BY_NAME: Mapping[str, Outcome] = {
     "TransportError": "infra_error",
     "TimeoutException": "infra_error",
     "ConnectionError": "infra_error",
+    "ReplayMiss": "infra_error",
     "ConnectTimeout": "infra_error",
     "ReadTimeout": "infra_error",
     "ClientConnectionError": "infra_error",
@@ -76,8 +78,12 @@ def outcome_of(error: BaseException) -> Outcome:
 
 
 def may_be_retried(error: BaseException) -> bool:
-    """Whether another attempt may go better: the infrastructure failed, and not for want of permission."""
-    return outcome_of(error) == "infra_error" and not any(status_of(cause) in HOPELESS for cause in _causes(error))
+    """Whether another attempt may go better: the infrastructure failed, and not for want of permission or of a recorded reply."""
+    return outcome_of(error) == "infra_error" and not any(_is_hopeless(cause) for cause in _causes(error))
+
+
+def _is_hopeless(cause: BaseException) -> bool:
+    return isinstance(cause, ReplayMiss) or status_of(cause) in HOPELESS
 
 
 def status_of(error: BaseException) -> int | None:

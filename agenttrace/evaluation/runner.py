@@ -34,7 +34,7 @@ from agenttrace.langchain.pacing import Pacing
 from agenttrace.langchain.tasks import attempt_context
 from agenttrace.pricing import Prices
 from agenttrace.provenance import load_average, provenance
-from agenttrace.recording import Recording, flush, record_run, trace_of
+from agenttrace.recording import Recording, flush, record_run, tape_in_place, trace_of
 from agenttrace.records import EVALUATION
 from agenttrace.steps import JSON
 from agenttrace.store.results import ResultRecord
@@ -88,13 +88,17 @@ class RunOptions:
     seed: int = 0
     """Of the order in which tasks take turns."""
     watching: Watching | None = None
+    record_replies: str | os.PathLike[str] | None = None
+    """A folder that gets what models reply."""
+    replay: str | os.PathLike[str] | None = None
+    """The folder of a recording that replies in place of models."""
 
 
 def run_suite(suite: Suite, arms: Sequence[Arm], options: RunOptions) -> tuple[EvaluatedRun, ...]:
     """Run the suite once for each arm, interleaved. Returns what each came to, also when stopped by Ctrl-C or a limit.
 
     Raises:
-        SuiteChanged, RunUnderWay, InvalidCases, UsageError: it cannot begin, or not go on; nothing was run.
+        SuiteChanged, RunUnderWay, InvalidCases, UsageError, NoRecording, RecordingDamaged: it cannot begin, or not go on; nothing was run.
     """
     cases = selected(suite.loaded_cases, options.cases)
     _require_shard(options.shard, cases)
@@ -104,11 +108,16 @@ def run_suite(suite: Suite, arms: Sequence[Arm], options: RunOptions) -> tuple[E
     ]
     running = _Running(suite, arms, begun, cases, options)
     with ExitStack() as stack:
+        runs = [one.run.run_id for one in begun]
+        tape = stack.enter_context(tape_in_place(options.record_replies, options.replay, runs=runs, everywhere=True))
         for one in begun:
             stack.enter_context(held(one, options.shard[0], options.store))
         if running.planned():
             stack.enter_context(suite.around())
         _run_loop(running.run)
+    if tape is not None:
+        for result in running.results:
+            result.tape, result.replay_misses = tape.told(), len(tape.misses)
     return tuple(running.results)
 
 
@@ -291,7 +300,8 @@ class _Running:
             side.recording.add_result(result)
             side.result.add(result)
             side.result.spending.add(trace)
-            self._spending.add(trace)
+            if self._options.replay is None:  # what is replayed uses nothing
+                self._spending.add(trace)
             self._count_judging(side)
             if self._options.watching:
                 self._options.watching.moved(result, self._spending)
@@ -302,7 +312,8 @@ class _Running:
     def _count_judging(self, side: _Side) -> None:
         calls = side.collector.judging()
         side.result.spending.add_judging(calls)
-        self._spending.add_judging(calls)
+        if self._options.replay is None:
+            self._spending.add_judging(calls)
 
     def _ended(self) -> None:
         self._under_way -= 1

@@ -101,6 +101,8 @@ class Suite:
         task: str | None = None,
         store: str | os.PathLike[str] | None = None,
         limits: Limits | None = None,
+        record_replies: str | os.PathLike[str] | None = None,
+        replay: str | os.PathLike[str] | None = None,
     ) -> EvaluatedRun:
         """Try every case, and record it as one run, named after the suite where no name is given.
 
@@ -111,16 +113,20 @@ class Suite:
             task: Which task, by name; the first where there are several.
             store: The store's folder.
             limits: What the run may use; when it is used up, the run stops in order and can be gone on with.
+            record_replies: A folder that gets what models reply, to be replayed.
+            replay: The folder of a recording whose replies are given in place of models.
 
         Raises:
             SuiteChanged: the run that was broken off is of another suite.
             RunUnderWay: another process is at it.
+            NoRecording, RecordingDamaged: the folder cannot be recorded into, or replayed from.
             KeyboardInterrupt: it was interrupted; what was made by then is stored.
         """
         from agenttrace.evaluation.runner import INTERRUPTED, Arm, RunOptions, run_suite
 
         arm = Arm(task=self.task_name(task), run_name=name or self.name)
-        [result] = run_suite(self, [arm], RunOptions(store=store, limits=limits or Limits()))
+        options = RunOptions(store=store, limits=limits or Limits(), record_replies=record_replies, replay=replay)
+        [result] = run_suite(self, [arm], options)
         if result.stopped == INTERRUPTED:
             raise KeyboardInterrupt(f"{result.missing}; the same call goes on where it stopped")
         return result

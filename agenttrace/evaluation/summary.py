@@ -56,6 +56,9 @@ class EvaluatedRun:
     """Why it ended early; None where it did not."""
     missing: str | None = None
     """How many attempts have no result, in words; None where all have."""
+    tape: str | None = None
+    """What became of its recording, or what was not in the one that was replayed, in words."""
+    replay_misses: int = 0
     other_shards: str | None = None
     """Which shards were not there yet when this one ended, in words; None where all were, or there are none."""
     left_behind: int = 0
@@ -112,6 +115,7 @@ class EvaluatedRun:
             "missing": self.missing,
             "other_shards": self.other_shards,
             "left_behind": self.left_behind,
+            "replay_misses": self.replay_misses,
             "failures": [{name: getattr(one, name) for name in Failure.__dataclass_fields__} for one in self.failures],
         }
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TypeVar
 
+from agenttrace.errors import ReplayMiss
 from agenttrace.pricing import Prices, priced_model
 from agenttrace.records import SpanRecord, Usage
 from agenttrace.steps import JSON
@@ -47,6 +48,16 @@ class Trace:
     @cached_property
     def model_calls(self) -> tuple[SpanRecord, ...]:
         return tuple(span for span in self.spans if span.kind == "model")
+
+    @property
+    def is_replayed(self) -> bool:
+        """Whether a recording answered any of its model calls: its times and its cost are not a model's."""
+        return any("replay" in call.settings for call in self.model_calls)
+
+    @property
+    def has_replay_miss(self) -> bool:
+        """Whether a model was asked what the recording has no reply to; the agent may have gone on without."""
+        return any(call.error is not None and call.error.type == ReplayMiss.__name__ for call in self.model_calls)
 
     @cached_property
     def tools_called(self) -> tuple[CalledTool, ...]:

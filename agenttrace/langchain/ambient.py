@@ -25,13 +25,13 @@ class AmbientSpan(trace.Span):
     It is no `ReadableSpan`: it records nothing itself, and what user code sets on it goes to the span around it.
     """
 
-    __slots__ = ("_context", "_run_key", "outer", "saved", "step")
+    __slots__ = ("_context", "outer", "run_key", "saved", "step")
 
     def __init__(self, step: OpenStep, run_key: int, outer: trace.Span, saved: otel_context.Context) -> None:
         self.step = step
         self.outer = outer
         self.saved: otel_context.Context | None = saved
-        self._run_key = run_key
+        self.run_key = run_key
         self._context: trace.SpanContext | None = None  # made when somebody asks: most steps are nobody's parent
 
     def is_current(self) -> bool:
@@ -47,7 +47,7 @@ class AmbientSpan(trace.Span):
             return step.first_byte is None
         if step.kind in ("retriever", "embedding"):
             return True
-        return running_step_key() == self._run_key
+        return running_step_key() == self.run_key
 
     def _speaker(self) -> trace.Span:
         span: trace.Span = self

@@ -25,6 +25,7 @@ from agenttrace.langchain.missing_tools import never_started, note_asked, note_s
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
 from agenttrace.langchain.partial import Partial
 from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
+from agenttrace.langchain.replay import is_replaying
 from agenttrace.langchain.tools import TOOL, running_tool
 from agenttrace.langchain.vanished import VanishedCalls
 from agenttrace.steps import Kind, OpenStep, State, StepSink, new_span_id, new_trace_id
@@ -232,6 +233,7 @@ class CallbackHandler(BaseCallbackHandler):
             step.attempt = attempt_number(step, facts, parent.failed)
         if kind == "model":
             kwargs[ASKED] = asked_with(parent, metadata, payload)
+            step.is_replayed = is_replaying()
         if kind == "tool":
             step.asked_at = note_started(step, kwargs.get("tool_call_id"))
         if kind in ("model", "tool"):

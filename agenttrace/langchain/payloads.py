@@ -173,6 +173,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
         finish_reason=_finish_reason(response, result),
         served_models=tuple(step.served_models or ()),
         is_streamed=step.chunks > 0,
+        is_replayed=step.is_replayed,
         is_local=_runs_here(start.serialized or {}),
         first_byte_ns=moment(step.first_byte),
         first_reasoning_ns=moment(step.first_reasoning),

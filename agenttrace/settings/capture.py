@@ -121,6 +121,8 @@ def read_settings(call: ModelCall) -> tuple[dict[str, SettingValue], tuple[str, 
     sources = tuple(_sources(call))
     asked, notes = _asked(sources)
     settings = {**asked, **dict(_identity(call, sources)), **prompt_settings(call), **agent_limits(call)}
+    if call.is_replayed:
+        settings["replay"] = SettingValue(value=True, voice="served", source="recording")
     names = asked["tools.names"].value if "tools.names" in asked else None
     known = implementations(str(name) for name in names) if isinstance(names, list) else {}
     if known:

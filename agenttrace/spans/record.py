@@ -9,7 +9,17 @@ from typing import Any, cast
 from agenttrace.phases.chunks import pack_arrivals
 from agenttrace.phases.split import split_phases, split_tool_phases
 from agenttrace.phases.tokens import read_tokens
-from agenttrace.records import OF_THE_RUN, AttemptRecord, ErrorRecord, EventRecord, Marks, RunRecord, SpanRecord, Usage
+from agenttrace.records import (
+    OF_THE_RUN,
+    REPLAYED,
+    AttemptRecord,
+    ErrorRecord,
+    EventRecord,
+    Marks,
+    RunRecord,
+    SpanRecord,
+    Usage,
+)
 from agenttrace.settings.capture import read_settings
 from agenttrace.settings.tools import run_tool_settings
 from agenttrace.steps import JSON, Attempt, ModelCall, Step, ToolCall
@@ -78,6 +88,8 @@ def _label(step: Step, *names: str) -> str | None:
 def _model_parts(call: ModelCall) -> dict[str, Any]:
     split = split_phases(call)
     settings, dropped = read_settings(call)
+    if call.is_replayed:
+        split = replace(split, phases=(), notes=(REPLAYED,), rejected={})
     return {
         "phases": split.phases,
         "server_parts_ns": split.server_parts_ns,

@@ -39,7 +39,8 @@ SECRET_VALUE = re.compile(
 )
 ASSIGNED = re.compile(
     # NAME=value, as in an environment, a query or a connection string: whatever the name begins with.
-    r"(?i:(?P<name>[a-z0-9_.\-]*(api[_-]?key|apikey|secret|secret[_-]?(access[_-]?)?key|passw(or)?d|passphrase|pwd|token|"
+    # From the name's beginning on: tried at each letter, a long word would cost its length squared.
+    r"(?<![A-Za-z0-9_.\-])(?i:(?P<name>[a-z0-9_.\-]*(api[_-]?key|apikey|secret|secret[_-]?(access[_-]?)?key|passw(or)?d|passphrase|pwd|token|"
     r"(private|account|access|subscription|signing)[_-]?key|credentials?|signature|sig))=)[\"']?"
     r"(?P<value>[^\s\"'&;,<>)}\]]{4,})"
     # "name": "value", as in JSON or a dict that was written into a text.

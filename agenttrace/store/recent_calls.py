@@ -8,6 +8,7 @@ import duckdb
 
 from agenttrace.phases.why import CallTimes, call_times
 from agenttrace.records import Marks, SpanRecord, Usage
+from agenttrace.store.timings import IS_REPLAYED
 
 MOST = 200
 """The latest so many."""
@@ -28,7 +29,7 @@ WITH recent AS (
     FROM spans
     JOIN asked ON asked.call_site IS NOT DISTINCT FROM spans.call_site
         AND asked.model IS NOT DISTINCT FROM coalesce(model_served, model_requested)
-    WHERE kind = 'model' AND state = 'ok' AND end_ns >= spans.start_ns AND spans.start_ns < asked.start_ns
+    WHERE kind = 'model' AND state = 'ok' AND end_ns >= spans.start_ns AND NOT {IS_REPLAYED} AND spans.start_ns < asked.start_ns
     QUALIFY row_number() OVER (PARTITION BY asked ORDER BY spans.start_ns DESC, span_id) <= {MOST}
 )
 SELECT recent.*, list(phases.name) AS names, list(phases.ns) AS times

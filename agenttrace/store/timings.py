@@ -26,9 +26,13 @@ from agenttrace.phases.distributions import (
 from agenttrace.phases.load import loads
 from agenttrace.phases.names import members
 from agenttrace.phases.quantiles import QUANTILES, quantile_ranks, wanted_ranks
+from agenttrace.records import REPLAYED
 
 MOST = 100_000
 """Calls that are looked at one by one."""
+
+IS_REPLAYED = f"coalesce(list_contains(spans.notes, '{REPLAYED}'), false)"
+"""SQL on a span: whether a recording answered in the model's place. Its times are not a model's."""
 
 MODEL = "coalesce(model_served, model_requested, '(unknown model)')"
 
@@ -56,7 +60,7 @@ LEFT JOIN contents ON contents.hash = refs.hash
 CALLS = """
 SELECT
     <group> AS name,
-    CASE WHEN state != 'ok' THEN state WHEN end_ns < start_ns THEN 'clock' ELSE 'ok' END AS ending,
+    CASE WHEN <replayed> THEN 'replayed' WHEN state != 'ok' THEN state WHEN end_ns < start_ns THEN 'clock' ELSE 'ok' END AS ending,
     count(*) AS calls,
     count(output_tokens) AS output_known,
     coalesce(sum(output_tokens), 0) AS output_tokens,
@@ -89,7 +93,7 @@ SELECT
     output_tokens
 FROM spans
 <providers>
-WHERE kind = 'model' AND state = 'ok' AND end_ns >= start_ns AND <condition> AND <sample>
+WHERE kind = 'model' AND state = 'ok' AND end_ns >= start_ns AND NOT <replayed> AND <condition> AND <sample>
 """
 
 MEASURED = f"""
@@ -162,7 +166,7 @@ JOIN (
 OTHERS = """
 SELECT hash(<model>) AS server, start_ns, end_ns, coalesce(output_tokens::DOUBLE, 'nan') AS output_tokens
 FROM spans
-WHERE kind = 'model' AND end_ns >= start_ns
+WHERE kind = 'model' AND end_ns >= start_ns AND NOT <replayed>
     AND end_ns >= (SELECT min(start_ns) FROM chosen) AND start_ns <= (SELECT max(end_ns) FROM chosen)
 """
 """Every request that may have been under way beside those that were chosen, of whatever run."""
@@ -204,6 +208,7 @@ def read_timings(connection: duckdb.DuckDBPyConnection, selection: Selection, by
     values = {
         "<group>": GROUPS[by],
         "<model>": MODEL,
+        "<replayed>": IS_REPLAYED,
         "<condition>": selection.condition(),
         "<providers>": "LEFT JOIN providers ON providers.settings = spans.settings" if by == "provider" else "",
     }

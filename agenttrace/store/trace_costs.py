@@ -90,7 +90,7 @@ def _put_rates(
         if model not in known:
             known[model] = prices.price(model, latest_ns, LONGEST_PROMPT)
         price = known[model]
-        if price is not None:
+        if price is not None and not model.is_replayed:
             rows.append((text, price))
     rates = [
         (price.input, _or(price.cached, price.input), _or(price.cache_written, price.input),

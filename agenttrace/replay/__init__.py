@@ -1,0 +1,1 @@
+"""Recordings of what models replied: the folder they are kept in, and the tapes that write and play them."""
