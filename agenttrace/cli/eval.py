@@ -230,7 +230,7 @@ def _run(
     if as_json:
         print_json([result.as_json() for result in results] if len(results) > 1 else results[0].as_json())
     else:
-        _draw(results, store)
+        draw_results(results, store)
     _say_what_is_left(results)
     is_interrupted = any(result.stopped in (INTERRUPTED, ASKED_TO_END) for result in results)
     is_incomplete = any(result.missing or result.replay_misses for result in results)
@@ -259,7 +259,7 @@ def _tags(texts: Sequence[str]) -> dict[str, str | bool]:
     return tags
 
 
-def _draw(results: Sequence[EvaluatedRun], store: str | None) -> None:
+def draw_results(results: Sequence[EvaluatedRun], store: str | None) -> None:
     from agenttrace.report.console import open_console, put, width_of
     from agenttrace.report.evaluation_report import draw_evaluated
 

@@ -29,6 +29,7 @@ COMMANDS = {
     "baseline": "baseline",
     "plan": "plan",
     "aa": "aa",
+    "rescore": "rescore",
     "eval": "eval",
     "explain-response": "explain_response",
     "view": "view",

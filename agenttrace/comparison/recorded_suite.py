@@ -16,6 +16,8 @@ from agenttrace.steps import JSON
 
 CASES = "data.cases"
 
+RESCORED_FROM = "rescored_from"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedSuite:
@@ -75,6 +77,15 @@ def run_settings(run: RunRecord) -> Mapping[str, JSON]:
 def compared_settings(run: RunRecord) -> Mapping[str, JSON]:
     """What held for the run as a whole and is compared as one; cases are compared one by one, with the results."""
     return {name: value for name, value in run_settings(run).items() if name != CASES}
+
+
+def rescored_from(run: RunRecord) -> str | None:
+    """The run whose stored outputs this one judged anew; None for every other run. It has results of its own, and the source's
+    traces.
+    """
+    kept = run.metadata.get(EVALUATION)
+    source = kept.get(RESCORED_FROM) if isinstance(kept, Mapping) else None
+    return source if isinstance(source, str) else None
 
 
 def recorded_suite(run: RunRecord) -> RecordedSuite | None:

@@ -169,12 +169,9 @@ async def judge(
     elif outcome == "scored" and _is_refused(trace):
         outcome = "refusal"
     if outcome == "scored":
-        for evaluator in evaluators:
-            judging = evaluator.judge_attempt(attempt.case, attempt.repetition, attempt.last.output, trace, judgement)
-            try:
-                await (judging if evaluator.is_quick else within(judging, timeout_s, left_behind, context.copy()))
-            except Exception as error:
-                judgement.errors[evaluator.name] = f"{type(error).__name__}: {error_text(error)}"
+        judgement = await judgement_of(
+            evaluators, attempt.case, attempt.repetition, attempt.last.output, trace, timeout_s, left_behind, context
+        )
         if judgement.errors:
             outcome = "grader_error"
     return ResultRecord(
@@ -189,14 +186,32 @@ async def judge(
     )
 
 
+async def judgement_of(
+    evaluators: Sequence[NamedEvaluator],
+    case: Case,
+    repetition: int,
+    output: Any,
+    trace: Trace,
+    timeout_s: float | None,
+    left_behind: list[asyncio.Task[Any]],
+    context: Context,
+) -> Judgement:
+    """What all evaluators say of an output. A failed evaluator fails none of the others."""
+    judgement = Judgement()
+    for evaluator in evaluators:
+        judging = evaluator.judge_attempt(case, repetition, output, trace, judgement)
+        try:
+            await (judging if evaluator.is_quick else within(judging, timeout_s, left_behind, context.copy()))
+        except Exception as error:
+            judgement.errors[evaluator.name] = f"{type(error).__name__}: {error_text(error)}"
+    return judgement
+
+
 def _detail(attempt: Attempt, judgement: Judgement) -> Mapping[str, JSON]:
     told: dict[str, JSON] = {}
     if len(attempt.tries) > 1 or attempt.last.error is not None:
         told["tries"] = [one.told for one in attempt.tries]
-    for name in ("labels", "reasons", "errors"):
-        if found := getattr(judgement, name):
-            told[name] = dict(found)
-    return told
+    return {**told, **judgement.told}
 
 
 def _is_refused(trace: Trace) -> bool:

@@ -114,7 +114,7 @@ def run_suite(suite: Suite, arms: Sequence[Arm], options: RunOptions) -> tuple[E
             stack.enter_context(held(one, options.shard[0], options.store))
         if running.planned():
             stack.enter_context(suite.around())
-        _run_loop(running.run)
+        run_loop(running.run)
     if tape is not None:
         for result in running.results:
             result.tape, result.replay_misses = tape.told(), len(tape.misses)
@@ -366,7 +366,7 @@ def _stop_on_signals(stop: Callable[[str], None]) -> Iterator[None]:
             loop.remove_signal_handler(number)
 
 
-def _run_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def run_loop(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
     """Run in an event loop of our own, in a thread of its own where this one has a loop already (a notebook)."""
     if not _is_in_loop():
         _run_own_loop(work)

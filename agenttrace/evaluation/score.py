@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from agenttrace.steps import JSON
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
@@ -30,6 +32,11 @@ class Judgement:
     reasons: dict[str, str] = field(default_factory=dict)
     errors: dict[str, str] = field(default_factory=dict)
     """Of evaluators that failed: what they raised."""
+
+    @property
+    def told(self) -> dict[str, JSON]:
+        """What nobody calculates with, as a result keeps it."""
+        return {name: dict(found) for name in ("labels", "reasons", "errors") if (found := getattr(self, name))}
 
     def add(self, name: str, returned: Any) -> None:
         """Take in what an evaluator returned: bool, number, text, `Score`, or several of them by name.

@@ -10,10 +10,11 @@ import duckdb
 import orjson
 
 from agenttrace.comparison.evidence import Outcome, Repetition, RunEvidence
-from agenttrace.comparison.recorded_suite import compared_settings, recorded_suite
+from agenttrace.comparison.recorded_suite import compared_settings, recorded_suite, rescored_from
 from agenttrace.pricing import Prices
 from agenttrace.records import CaptureCounters, RunRecord
 from agenttrace.settings.contract import Contract, ObservedCall, fold_calls
+from agenttrace.steps import EVALUATOR_SITE
 from agenttrace.store.reading import find_run
 from agenttrace.store.stored_settings import NO_SETTINGS, StoredSettings, read_settings
 from agenttrace.store.trace_metrics import read_trace_metrics
@@ -52,10 +53,13 @@ WHERE run_id = $run_id AND span_id NOT IN (SELECT span_id FROM spans WHERE run_i
 GROUP BY trace_id
 """
 
+# Of a run whose outputs were judged anew: the source's calls without those of its judges, and the calls of the new ones.
 MODEL_CALLS = """
 SELECT coalesce(call_site, '') AS call_site, settings, trace_id, start_ns, state = 'ok' AS is_answered
 FROM spans
-WHERE run_id = $run_id AND kind = 'model'
+WHERE kind = 'model' AND (
+    run_id = $run_id OR (run_id = $source_id AND NOT starts_with(coalesce(call_site, ''), $judging))
+)
 ORDER BY start_ns, span_id
 """
 
@@ -122,10 +126,11 @@ def read_evidence(
 ) -> RunEvidence:
     """All that a comparison needs of the run that `find_run` finds. `RunNotFound` lists what there is."""
     run = find_run(connection, ref, beside=beside)
-    unfinished = {row["trace_id"]: row["is_root"] for row in _rows(connection, UNFINISHED_TRACES, run_id=run.run_id)}
-    settings = read_settings(connection, [run.run_id])
-    measured = read_trace_metrics(connection, run.run_id, settings, prices)
-    traces = _traces(connection, run.run_id, unfinished, measured)
+    source_id = rescored_from(run) or run.run_id
+    unfinished = {row["trace_id"]: row["is_root"] for row in _rows(connection, UNFINISHED_TRACES, run_id=source_id)}
+    settings = read_settings(connection, [source_id, run.run_id])
+    measured = read_trace_metrics(connection, source_id, settings, prices)
+    traces = _traces(connection, source_id, unfinished, measured)
     results = list(_rows(connection, RESULTS, run_id=run.run_id))
     suite = recorded_suite(run)
     # A suite judges every attempt it makes: a trace without a result is one that was broken off, and made again.
@@ -148,8 +153,9 @@ def read_evidence(
 def read_contract(connection: duckdb.DuckDBPyConnection, ref: str) -> tuple[RunRecord, Contract]:
     """The run `ref` and its contract, without its results."""
     run = find_run(connection, ref)
-    cases = dict(connection.execute(TRACE_CASES, {"run_id": run.run_id}).fetchall())
-    settings = read_settings(connection, [run.run_id])
+    source_id = rescored_from(run) or run.run_id
+    cases = dict(connection.execute(TRACE_CASES, {"run_id": source_id}).fetchall())
+    settings = read_settings(connection, [source_id, run.run_id])
     return run, _contract(connection, run, settings, cases, list(_rows(connection, RESULTS, run_id=run.run_id)))
 
 
@@ -198,12 +204,13 @@ def _contract(
             settings=(told := settings.get(text, NO_SETTINGS)).shared,
             own=told.own,
             trace_id=trace_id,
-            case=cases[trace_id],
+            case=cases.get(trace_id),
             start_ns=start_ns,
             is_answered=is_answered,
         )
         for call_site, text, trace_id, start_ns, is_answered in connection.execute(
-            MODEL_CALLS, {"run_id": run.run_id}
+            MODEL_CALLS,
+            {"run_id": run.run_id, "source_id": rescored_from(run) or run.run_id, "judging": EVALUATOR_SITE},
         ).fetchall()
     ]
     is_recorded = bool(calls)
