@@ -159,6 +159,8 @@ class OpenStep:
     """Of a graph that goes on after an interrupt: the checkpoint where it had paused."""
     prompt: tuple[Mapping[str, object] | None, Mapping[str, object], object] | None = None
     """The last prompt that was rendered right below it: as the framework serialises it, its metadata, and what came out."""
+    seen_input: tuple[JSON] | None = None
+    """What went in, as it was when the start was recorded: agents change their messages."""
     labels: Mapping[str, JSON] | None = None
     """Of a root: what the config says of session and user, where only steps below the root are told."""
 

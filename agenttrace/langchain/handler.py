@@ -24,7 +24,17 @@ from agenttrace.langchain.loop_lag import watch_loop
 from agenttrace.langchain.missing_tools import never_started, note_asked, note_started
 from agenttrace.langchain.open_steps import Entry, OpenSteps, call_site
 from agenttrace.langchain.partial import Partial
-from agenttrace.langchain.payloads import EndFacts, StartFacts, build, build_start, chat_messages, error_text, snapshot
+from agenttrace.langchain.payloads import (
+    EndFacts,
+    StartFacts,
+    answers_of,
+    build,
+    build_start,
+    chat_messages,
+    contents_of,
+    error_text,
+    snapshot,
+)
 from agenttrace.langchain.replay import is_replaying
 from agenttrace.langchain.tools import TOOL, running_tool
 from agenttrace.langchain.vanished import VanishedCalls
@@ -95,7 +105,8 @@ class CallbackHandler(BaseCallbackHandler):
 
     @guarded
     def on_chat_model_start(self, serialized: dict[str, Any], messages: list[list[Any]], **kwargs: Any) -> None:
-        self._start("model", serialized, chat_messages(messages), kwargs)
+        given = chat_messages(messages)
+        self._start("model", serialized, given, kwargs, contents_of(given))
 
     @guarded
     def on_llm_start(self, serialized: dict[str, Any], prompts: list[str], **kwargs: Any) -> None:
@@ -208,7 +219,14 @@ class CallbackHandler(BaseCallbackHandler):
         """It ended, with the shape of what came or with an error."""
         self._end(run_id, "ok" if error is None else _state_of(error), payload=shape, error=error)
 
-    def _start(self, kind: Kind, serialized: Mapping[str, Any] | None, payload: Any, kwargs: dict[str, Any]) -> None:
+    def _start(
+        self,
+        kind: Kind,
+        serialized: Mapping[str, Any] | None,
+        payload: Any,
+        kwargs: dict[str, Any],
+        contents: Sequence[Any] = (),
+    ) -> None:
         become_graph_aware(self)
         run_id: UUID = kwargs.pop("run_id")
         given: UUID | None = kwargs.pop("parent_run_id", None)
@@ -223,7 +241,7 @@ class CallbackHandler(BaseCallbackHandler):
         if kind in ("model", "embedding"):
             self.before_model_call()
         metadata = kwargs.pop("metadata", None) or {}
-        facts = StartFacts(serialized, payload, tuple(kwargs.pop("tags", None) or ()), dict(metadata), kwargs)
+        facts = StartFacts(serialized, payload, tuple(kwargs.pop("tags", None) or ()), dict(metadata), kwargs, contents)
         outer = ambient.surrounding_span()
         parent = self._steps.parent(given)
         step = self._open_step(kind, _name(serialized, kwargs, kind), parent, outer, metadata)
@@ -294,6 +312,7 @@ class CallbackHandler(BaseCallbackHandler):
             None if failed is None else error_text(failed),
             tuple(entry.events),
             None if state == "ok" else entry.partial,
+            answers_of(payload) if step.kind == "model" else (),
         )
         for sink in entry.sinks:
             sink.put(partial(build, step, entry.start, facts))

@@ -200,12 +200,7 @@ def _class(value: type) -> JSON:
     return plain(schema()) if callable(schema) else {"class": value.__qualname__}
 
 
-def generations(items: Sequence[Sequence[Any]]) -> JSON:
+def generations(held: Sequence[BaseMessage | str]) -> JSON:
     """The output of a model call: one message (or text), or a list where several were asked for; None where none came."""
-    outputs = [_generation(item) for item in (items[0] if items else ())]
+    outputs = [plain(one) for one in held]
     return outputs[0] if len(outputs) == 1 else outputs or None
-
-
-def _generation(item: Any) -> JSON:
-    held = getattr(item, "message", None)
-    return message(held) if isinstance(held, BaseMessage) else _text(str(getattr(item, "text", "")))

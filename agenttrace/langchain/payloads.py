@@ -38,6 +38,8 @@ class StartFacts(NamedTuple):
     metadata: Mapping[str, Any]
     extra: Mapping[str, Any]
     """The remaining keyword arguments: `invocation_params`, `options`, `tool_call_id`, …"""
+    contents: Sequence[Any] = ()
+    """What the last of the messages held; empty where it is none of a model."""
 
 
 class EndFacts(NamedTuple):
@@ -53,6 +55,8 @@ class EndFacts(NamedTuple):
     events: tuple[tuple[str, int, Any], ...] = ()
     partial: Partial | None = None
     """What a stream had brought that did not end well."""
+    contents: Sequence[Any] = ()
+    """What the messages of a model's answer held."""
 
 
 def snapshot(value: Any) -> Any:
@@ -62,14 +66,49 @@ def snapshot(value: Any) -> Any:
     return list(value) if type(value) is list else value
 
 
+WATCHED_MESSAGES = 8
+"""How many of the last messages are recorded as they were when seen, whatever is assigned to them before they are read."""
+
+
+def contents_of(messages: Sequence[Any]) -> Sequence[Any]:
+    """What the last messages hold now, by reference; lists are copied one level deep."""
+    return [
+        list(content) if type(content := getattr(one, "content", None)) is list else content
+        for one in messages[-WATCHED_MESSAGES:]
+    ]
+
+
+def as_seen(messages: Any, contents: Sequence[Any]) -> Any:
+    """The messages with what they held when they were seen."""
+    if not contents:
+        return messages
+    start = len(messages) - len(contents)
+    changed = {
+        start + number: content
+        for number, content in enumerate(contents)
+        if (now := getattr(messages[start + number], "content", None)) is not content and now != content
+    }
+    if not changed:
+        return messages
+    return [
+        one.model_copy(update={"content": changed[number]}) if number in changed else one
+        for number, one in enumerate(messages)
+    ]
+
+
 def build_start(step: OpenStep, start: StartFacts) -> Step | None:
     """The step as it started; None if it has ended by now: then its end follows, and says all of this."""
-    return Step(**_rendered(step, start)) if step.is_open else None
+    if not step.is_open:
+        return None
+    rendered = _rendered(step, start)
+    step.seen_input = (rendered["input"],)
+    return Step(**rendered)
 
 
 def build(step: OpenStep, start: StartFacts, end: EndFacts) -> Step:
     """The step as it ended."""
     common = _common(step, start, end)
+    step.seen_input = None
     if step.kind in ("model", "embedding"):
         return _model_call(step, start, end, common)
     if step.kind == "tool":
@@ -112,7 +151,7 @@ def _rendered(step: OpenStep, start: StartFacts) -> dict[str, Any]:
         "start_ns": step.anchor.at(step.start),
         "call_site": step.call_site,
         "attempt": _tagged_attempt(start.tags) or step.attempt,
-        "input": plain(start.payload),
+        "input": plain(as_seen(start.payload, start.contents)) if step.seen_input is None else step.seen_input[0],
         "metadata": _metadata(step, start),
         "tags": tuple(str(tag) for tag in start.tags),
         "is_root": step.parent is None,
@@ -156,7 +195,7 @@ def _model_call(step: OpenStep, start: StartFacts, end: EndFacts, common: dict[s
     if step.served_models:
         response |= {key: step.served_models[-1] for key in ("model_name", "model") if key in response}
     if common["output"] is None and result is not None:
-        common["output"] = generations(result.generations)
+        common["output"] = generations(as_seen([_held(choice) for choice in _choices(result)], end.contents))
     if common["output"] is None and end.partial is not None:
         common["output"] = end.partial.message()
     return ModelCall(
@@ -206,6 +245,20 @@ def _serialized(serialized: Mapping[str, Any]) -> Mapping[str, JSON]:
 
 
 NOT_ASKED = Asked(None, None, None)
+
+
+def _choices(result: LLMResult) -> Sequence[Any]:
+    return result.generations[0] if result.generations else ()
+
+
+def _held(choice: Any) -> Any:
+    """The message of one of the answers; the text of a model that knows no messages."""
+    return getattr(choice, "message", None) or str(getattr(choice, "text", ""))
+
+
+def answers_of(response: Any) -> Sequence[Any]:
+    """What the messages of a model's answer hold now."""
+    return contents_of([_held(choice) for choice in _choices(response)]) if isinstance(response, LLMResult) else ()
 
 
 def _last_message(result: LLMResult | None) -> BaseMessage | None:

@@ -368,11 +368,33 @@ def test_a_retry_counts_its_attempts(store: Path, config: RunnableConfig) -> Non
 
 def test_a_message_changed_after_the_call_is_kept_as_it_was(store: Path, config: RunnableConfig) -> None:
     """What was sent is what is recorded, whatever the agent does to the list and its messages later."""
-    messages: list[Any] = [HumanMessage("before")]
-    FakeModel(replies=["ok"]).invoke(messages, config=config)
+    messages: list[Any] = [HumanMessage("before"), HumanMessage([{"type": "text", "text": "a list"}])]
+    answer = FakeModel(replies=["I think: ok"]).invoke(messages, config=config)
+    answer.content = "ok"
+    messages[0].content = "changed"
+    messages[1].content.append("changed")
     messages.append(HumanMessage("later"))
     [span] = recorded(store)
-    assert span.input == [{"role": "user", "content": "before"}]
+    assert span.input == [
+        {"role": "user", "content": "before"},
+        {"role": "user", "content": [{"type": "text", "text": "a list"}]},
+    ]
+    assert span.output == {"role": "assistant", "content": "I think: ok"}
+
+
+def test_what_changes_while_a_step_runs_is_kept_as_it_was(store: Path, config: RunnableConfig) -> None:
+    """What a step was given is read once, when its start is recorded: a node may do to its state what it likes."""
+
+    def work(state: dict[str, Any]) -> str:
+        flush()  # as 50 ms would
+        state["messages"][0].content = "changed"
+        state["deep"]["list"].append("changed")
+        return "done"
+
+    RunnableLambda(work).invoke({"messages": [HumanMessage("before")], "deep": {"list": [1]}}, config=config)
+    [span] = recorded(store)
+    assert span.input == {"messages": [{"role": "user", "content": "before"}], "deep": {"list": [1]}}
+    assert span.output == "done"
 
 
 def test_a_users_span_is_its_own_after_all(store: Path, config: RunnableConfig) -> None:
