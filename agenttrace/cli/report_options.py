@@ -80,11 +80,11 @@ def write_text_reports(comparison: Comparison, markdown: str | None, junit: str 
 def write_comparison_page(comparison: Comparison, opened: Store, file: str, store: str | None) -> None:
     """The HTML report, with what the store has of outputs and times."""
     from agenttrace.judging import load_details
-    from agenttrace.report.html_report import MAX_CASES, changed_cases, html_report
+    from agenttrace.report.comparison_page import MAX_CASES, changed_cases, comparison_page
 
     cases = [case.case for case in changed_cases(comparison)[:MAX_CASES]]
     phoenix = os.environ.get("PHOENIX_COLLECTOR_ENDPOINT")
-    page = html_report(comparison, load_details(opened, comparison, cases), store=store, phoenix=phoenix)
+    page = comparison_page(comparison, load_details(opened, comparison, cases), store=store, phoenix=phoenix)
     write_report(file, page.encode("utf-8", "replace"))
 
 

@@ -4,22 +4,46 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
 
 from agenttrace.phases.distributions import BINS_A_DECADE, RATES, GroupTimings, place
 from agenttrace.report.escaping import visible
 from agenttrace.report.numbers import count, duration
 
-WIDTH = 300
+PHASE_WIDTH = 300
 HALF = 40
 GAP = 4
+PHASE_HEIGHT = 2 * HALF + GAP
 
 SIDES = ("baseline", "candidate")
 
 MAX_PLOTS = 40
 
 
-def phase_plots(baseline: Sequence[GroupTimings], candidate: Sequence[GroupTimings]) -> list[dict[str, Any]]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bar:
+    """Calls of one run that took about as long; places in the plot's units."""
+
+    side: str
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhasePlot:
+    """How one time is distributed in both runs."""
+
+    name: str
+    low: str
+    """Where the plot begins, for people."""
+    high: str
+    counts: str
+    bars: tuple[Bar, ...]
+
+
+def phase_plots(baseline: Sequence[GroupTimings], candidate: Sequence[GroupTimings]) -> list[PhasePlot]:
     """Times only; all model calls of a run together, since the models of two runs may differ."""
     both = (_added(baseline), _added(candidate))
     names = sorted({name for side in both for name in side}, key=place)
@@ -35,10 +59,10 @@ def _added(groups: Sequence[GroupTimings]) -> Mapping[str, Counter[int]]:
     return added
 
 
-def _plot(name: str, both: Sequence[Counter[int]]) -> dict[str, Any]:
+def _plot(name: str, both: Sequence[Counter[int]]) -> PhasePlot:
     held = [number for bins in both for number in bins]
     first, last = min(held), max(held)
-    width = WIDTH / (last - first + 1)
+    width = PHASE_WIDTH / (last - first + 1)
     top = max(number / bins.total() for bins in both if bins for number in bins.values())
     bars = []
     for row, (side, bins) in enumerate(zip(SIDES, both, strict=True)):
@@ -46,11 +70,11 @@ def _plot(name: str, both: Sequence[Counter[int]]) -> dict[str, Any]:
             height = max(1.0, round(HALF * calls / bins.total() / top, 1))
             y = round(row * (HALF + GAP) + HALF - height, 1)
             x = round((number - first) * width, 1)
-            bars.append({"side": side, "x": x, "y": y, "width": round(max(width - 0.5, 0.5), 1), "height": height})
-    return {
-        "name": visible(name, limit=60),
-        "from": duration(10 ** (first / BINS_A_DECADE)),
-        "to": duration(10 ** ((last + 1) / BINS_A_DECADE)),
-        "counts": ", ".join(f"{side} {count(bins.total())}" for side, bins in zip(SIDES, both, strict=True)),
-        "bars": bars,
-    }
+            bars.append(Bar(side=side, x=x, y=y, width=round(max(width - 0.5, 0.5), 1), height=height))
+    return PhasePlot(
+        name=visible(name, limit=60),
+        low=duration(10 ** (first / BINS_A_DECADE)),
+        high=duration(10 ** ((last + 1) / BINS_A_DECADE)),
+        counts=", ".join(f"{side} {count(bins.total())}" for side, bins in zip(SIDES, both, strict=True)),
+        bars=tuple(bars),
+    )

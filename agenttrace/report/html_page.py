@@ -35,14 +35,22 @@ rect { fill: var(--other); } .queue { fill: var(--queue); } .prefill { fill: var
 .delivery { fill: var(--delivery); } .tool { fill: #b8860b; } .chain { fill: #8888; } .path { fill: var(--path); }
 .failed { fill: var(--path); } .a { fill: #3367b0; fill-opacity: .55; } .b { fill: none; stroke: #c2185b; stroke-width: 2; }
 text { font: 12px system-ui, sans-serif; fill: currentColor; } line { stroke: currentColor; stroke-opacity: .5; }
+.pass { color: light-dark(#146c2e, #6fdd8b); } .regressed, .refused { color: light-dark(#a40e26, #ff8f9a); }
+.inconclusive { color: light-dark(#7a4b00, #f5c26b); } .light { font-weight: 400; } .line { display: block; }
+.wide { overflow-x: auto; } .pair { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(24rem, 100%), 1fr)); gap: 1rem; }
+section { min-width: 0; } li, p, h1, summary, .line { overflow-wrap: anywhere; }
+del { color: light-dark(#a40e26, #ff8f9a); } ins { color: light-dark(#146c2e, #6fdd8b); font-weight: 700; }
+[tabindex]:focus-visible { outline: 3px solid #4c8bf5; } line.margin { stroke: light-dark(#a40e26, #ff8f9a); stroke-dasharray: 3 2; }
+line.interval { stroke-width: 2; stroke-opacity: 1; } circle { fill: currentColor; }
+rect.baseline { fill: light-dark(#5b6b7b, #aab8c6); } rect.candidate { fill: light-dark(#0b57d0, #8ab4f8); }
 .hidden { position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%); }
 """
 
 POLICY = "default-src 'none'; style-src 'sha256-{hash}'; base-uri 'none'; form-action 'none'"
 
 
-def html_page(title: str, body: Iterable[str]) -> str:
-    """The whole file. `title` is escaped here; `body` is HTML already."""
+def html_page(title: str, body: Iterable[str], *, heading: str | None = None) -> str:
+    """The whole file. `title` is escaped here; `body` is HTML already, and so is `heading`, where it is not the title."""
     policy = POLICY.format(hash=b64encode(sha256(STYLE.encode()).digest()).decode())
     return "\n".join(
         (
@@ -57,7 +65,7 @@ def html_page(title: str, body: Iterable[str]) -> str:
             f"<style>{STYLE}</style>",
             "</head>",
             "<body>",
-            f"<main><h1>{text(title)}</h1>",
+            f"<main><h1>{text(title) if heading is None else heading}</h1>",
             *body,
             "</main>",
             "</body>",
@@ -75,6 +83,16 @@ def text(value: str, *, limit: int | None = None) -> str:
 def lines(value: str) -> str:
     """A recorded text of several lines, as HTML."""
     return escape(visible_lines(value))
+
+
+def listed(items: Iterable[str]) -> str:
+    """A list of what is HTML already."""
+    return f"<ul>{''.join(f'<li>{item}</li>' for item in items)}</ul>"
+
+
+def scrolled(html: str, title_id: str) -> str:
+    """What may be wider than the page, reached by the keyboard. `title_id`: of the heading that names it."""
+    return f'<div class="wide" tabindex="0" role="region" aria-labelledby="{title_id}">{html}</div>'
 
 
 def html_table(titles: Sequence[str], rows: Iterable[Sequence[str]], *, caption: str) -> str:

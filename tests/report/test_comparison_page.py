@@ -7,7 +7,7 @@ from pathlib import Path
 from agenttrace.comparison.outcome import Comparison
 from agenttrace.judging import Details
 from agenttrace.phases.distributions import Distribution, GroupTimings, Load
-from agenttrace.report.html_report import html_report
+from agenttrace.report.comparison_page import comparison_page
 from agenttrace.report.output_diff import MAX_BYTES, output_diff, output_text
 from tests.browser import open_page
 from tests.report.reports import HOSTILE, hostile, refused, regressed
@@ -41,7 +41,7 @@ def with_traces(comparison: Comparison, before: str, after: str) -> tuple[Compar
 
 def page_of(comparison: Comparison, before: str, after: str, phoenix: str | None = None) -> str:
     told, details = with_traces(comparison, before, after)
-    return html_report(told, details, store=None, phoenix=phoenix)
+    return comparison_page(told, details, store=None, phoenix=phoenix)
 
 
 def test_all_of_it_is_there(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_nothing_recorded_is_obeyed(tmp_path: Path) -> None:
         page.goto(file.as_uri())
         assert told == [file.as_uri()]
         assert page.locator("script, img, a, iframe, form, [onerror], [style]").count() == 0
-        assert page.locator("h1").evaluate("element => getComputedStyle(element.parentElement).maxWidth") == "1280px"
+        assert page.locator("body").evaluate("element => getComputedStyle(element).maxWidth") == "1216px"
         page.locator("summary").first.click()
         assert "<img src=x onerror=alert(1)>" in page.locator("details pre").first.inner_text()
         assert "{{ 7*7 }}" in page.locator("details pre").first.inner_text()
@@ -98,7 +98,9 @@ def test_two_hundred_cases_stay_below_two_megabytes() -> None:
 
 def test_a_refusal_has_a_page_too() -> None:
     """What differs and how to declare it; no numbers."""
-    text = html_report(refused(), Details(outputs={}, baseline_times=(), candidate_times=()), store=None, phoenix=None)
+    text = comparison_page(
+        refused(), Details(outputs={}, baseline_times=(), candidate_times=()), store=None, phoenix=None
+    )
     assert "not comparable" in text
     assert "--changed sampling.temperature" in text
     assert "<table>" not in text
