@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+from dataclasses import replace
 from typing import Any
 
 import click
@@ -69,6 +70,7 @@ def compare(
     from agenttrace.comparison.as_json import comparison_json
     from agenttrace.configuration import read_configuration
     from agenttrace.judging import compare as compare_runs
+    from agenttrace.store.comparisons import note_comparison
     from agenttrace.store.reading import open_store
 
     is_taken = is_stdout_taken({"markdown": markdown, "junit": junit, "html": html}, as_json=as_json)
@@ -89,6 +91,13 @@ def compare(
         )
         if html is not None:
             write_comparison_page(comparison, opened, html, store)
+    note_comparison(
+        store,
+        baseline=comparison.baseline.run_id,
+        candidate=comparison.candidate.run_id,
+        verdict=comparison.verdict,
+        result=comparison_json(replace(comparison, cases=())),
+    )
     if as_json:
         print_json(comparison_json(comparison))
     elif not is_taken:

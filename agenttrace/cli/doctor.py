@@ -50,6 +50,8 @@ def _draw(health: Health) -> None:
     click.echo(f"damaged     {quantity(health.damaged_lines, 'journal line')}")
     if health.doubled:
         click.echo(f"doubled     {quantity(health.doubled, 'span')}")
+    for table, rows in health.miscounted.items():
+        click.echo(f"miscounted  {table}: {abs(rows):,} {'more' if rows > 0 else 'fewer'} than were merged")
     for name in health.damaged_logs:
         click.echo(f"set aside   {name}, a damaged log of the database; what it held was merged again. Remove it.")
     if not health.faults:

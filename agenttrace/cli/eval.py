@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agenttrace.cli.options import Duration, json_option, store_option, tape_options
+from agenttrace.cli.options import Duration, Money, json_option, store_option, tape_options
 from agenttrace.cli.output import flush_output, print_error, print_json
 from agenttrace.errors import UsageError
 
@@ -53,22 +53,6 @@ suite = Suite(
     timeout_s=60,
 )
 '''
-
-
-class Money(click.ParamType[float]):
-    """A number above zero."""
-
-    name = "number"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        """`0.5` or `$0.5`."""
-        try:
-            number = float(str(value).removeprefix("$"))
-        except ValueError:
-            number = 0.0
-        if not 0 < number < float("inf"):
-            self.fail(f"'{value}' is no number above zero.", param, ctx)
-        return number
 
 
 class Shard(click.ParamType[tuple[int, int]]):
@@ -207,6 +191,7 @@ def _run(
     recorded: str | None = None,
     replayed: str | None = None,
 ) -> None:
+    from agenttrace.cli.keeping import keep_as_configured
     from agenttrace.evaluation.budgets import Limits
     from agenttrace.evaluation.progress import RunProgress
     from agenttrace.evaluation.runner import ASKED_TO_END, INTERRUPTED, RunOptions, run_suite
@@ -232,6 +217,7 @@ def _run(
     else:
         draw_results(results, store)
     _say_what_is_left(results)
+    keep_as_configured(store)
     is_interrupted = any(result.stopped in (INTERRUPTED, ASKED_TO_END) for result in results)
     is_incomplete = any(result.missing or result.replay_misses for result in results)
     code = EXIT_INTERRUPTED if is_interrupted else 3 if is_incomplete else 0

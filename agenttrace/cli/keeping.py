@@ -16,6 +16,7 @@ ROOM = 0.8
 
 def keep_as_configured(store: str | None) -> None:
     """Take out what is older or more than the project wants to keep, and say so. It never fails for its caller."""
+    from agenttrace.baselines import accepted_run_ids
     from agenttrace.configuration import read_configuration
     from agenttrace.report.numbers import quantity
     from agenttrace.store.layout import Layout, store_path
@@ -32,6 +33,7 @@ def keep_as_configured(store: str | None) -> None:
         pruned = prune(
             store,
             before_ns=now - project.keep_ns if is_due and project.keep_ns is not None else None,
+            keep_runs=accepted_run_ids(),
             max_bytes=round(ROOM * project.max_bytes) if is_too_large and project.max_bytes is not None else None,
         )
     except AgentTraceError as error:

@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from agenttrace.cli.options import Duration, Moment, json_option, store_option
+from agenttrace.cli.options import Duration, Moment, Money, json_option, store_option
 from agenttrace.cli.output import print_json
 from agenttrace.errors import UsageError
 from agenttrace.records import RunRecord, TraceSummary
 
 if TYPE_CHECKING:
+    from agenttrace.pricing import Prices
+    from agenttrace.spending import Spending
     from agenttrace.store.filters import TraceFilter
-    from agenttrace.store.reading import Store
+    from agenttrace.store.reading import Order, Store
 
 SHOWN = 30
 """Lines that are drawn unless a number is asked for: a screen. JSON is for machines, and holds all."""
@@ -38,6 +40,8 @@ SHOWN_AS_JSON = 1_000
 @click.option("--min-duration", "min_ns", type=Duration(), metavar="TIME", help="That took so long: 500ms, 2s, 1m.")
 @click.option("--max-duration", "max_ns", type=Duration(), metavar="TIME", help="That took no longer.")
 @click.option("--min-tokens", type=click.IntRange(min=1), metavar="N", help="Whose model calls used so many in all.")
+@click.option("--max-tokens", type=click.IntRange(min=0), metavar="N", help="Whose model calls used no more.")
+@click.option("--min-cost", type=Money(), metavar="USD", help="Known to have cost so much; costs are shown.")
 @click.option("--failed", "has_failed", is_flag=True, default=None, help="That ended in an error, or was timed out.")
 @click.option("--slow", "is_slow", is_flag=True, help="The slowest first.")
 @click.option(
@@ -52,6 +56,7 @@ def list_traces(
     run: str | None,
     is_slow: bool,
     is_expensive: bool,
+    min_cost: float | None,
     limit: int | None,
     offset: int,
     as_json: bool,
@@ -66,7 +71,7 @@ def list_traces(
     from agenttrace.store.reading import open_store
 
     where = TraceFilter(**filters)
-    if of_runs and (run is not None or is_slow or is_expensive or any(where.given())):
+    if of_runs and (run is not None or is_slow or is_expensive or min_cost or any(where.given())):
         raise UsageError("--runs lists runs, and the conditions are on traces. Leave --runs or the conditions out.")
     if is_slow and is_expensive:
         raise UsageError("--slow and --expensive are two orders. Leave one of them out.")
@@ -78,34 +83,59 @@ def list_traces(
         else:
             where = where if run is None else replace(where, run_id=opened.run(run).run_id)
             if is_expensive:
-                found = _dearest(opened, wanted, offset, where)
+                found = _dearest(opened, wanted, offset, where, min_cost)
+            elif min_cost is not None:
+                found = _costing(opened, wanted, offset, where, min_cost, "slowest" if is_slow else "newest")
             else:
                 found = opened.traces(wanted, offset=offset, where=where, order="slowest" if is_slow else "newest")
-            _print_traces(found, limit, as_json, is_part=offset > 0 or is_expensive or any(where.given()))
+            _print_traces(
+                found, limit, as_json, is_part=offset > 0 or is_expensive or min_cost is not None or any(where.given())
+            )
         lost = sum(counter.dropped for counter in opened.counters())
     if lost:
         click.echo(f"{lost} records could not be kept. 'agenttrace doctor' says why.", err=True)
 
 
-def _dearest(opened: Store, wanted: int | None, offset: int, where: TraceFilter) -> tuple[TraceSummary, ...]:
+def _dearest(
+    opened: Store, wanted: int | None, offset: int, where: TraceFilter, min_cost: float | None
+) -> tuple[TraceSummary, ...]:
     """The dearest first; a cost that is not known in full stays unknown, and counts as what is known of it."""
-    from agenttrace.configuration import read_configuration
-    from agenttrace.pricing import Prices
     from agenttrace.store.filters import TraceFilter
     from agenttrace.store.trace_costs import dearest_traces
 
-    among = [trace.trace_id for trace in opened.traces(where=where)] if any(where.given()) else None
     most = offset + (SHOWN_AS_JSON if wanted is None else wanted)
     with opened.connection() as connection:
-        costs = {
-            item.name: item for item in dearest_traces(connection, Prices(read_configuration().prices), most, among)
-        }
-    ids = list(costs)[offset:]
+        costs = {item.name: item for item in dearest_traces(connection, _prices(), most, _among(opened, where))}
+    ids = [item.name for item in costs.values() if item.cost.total >= (min_cost or 0)][offset:]
     traces = {trace.trace_id: trace for trace in opened.traces(where=TraceFilter(trace_ids=ids))}
-    return tuple(
-        replace(traces[trace_id], cost_usd=costs[trace_id].total, known_usd=costs[trace_id].cost.total)
-        for trace_id in ids
-    )
+    return tuple(_with_cost(traces[trace_id], costs[trace_id]) for trace_id in ids)
+
+
+def _costing(
+    opened: Store, wanted: int | None, offset: int, where: TraceFilter, min_cost: float, order: Order
+) -> tuple[TraceSummary, ...]:
+    from agenttrace.store.filters import TraceFilter
+    from agenttrace.store.trace_costs import traces_costing
+
+    with opened.connection() as connection:
+        costs = {item.name: item for item in traces_costing(connection, _prices(), min_cost, _among(opened, where))}
+    traces = opened.traces(wanted, offset=offset, where=TraceFilter(trace_ids=list(costs)), order=order)
+    return tuple(_with_cost(trace, costs[trace.trace_id]) for trace in traces)
+
+
+def _prices() -> Prices:
+    from agenttrace.configuration import read_configuration
+    from agenttrace.pricing import Prices
+
+    return Prices(read_configuration().prices)
+
+
+def _among(opened: Store, where: TraceFilter) -> list[str] | None:
+    return [trace.trace_id for trace in opened.traces(where=where)] if any(where.given()) else None
+
+
+def _with_cost(trace: TraceSummary, spent: Spending) -> TraceSummary:
+    return replace(trace, cost_usd=spent.total, known_usd=spent.cost.total)
 
 
 def _print_traces(traces: Sequence[TraceSummary], limit: int | None, as_json: bool, *, is_part: bool) -> None:

@@ -51,6 +51,22 @@ class Size(click.ParamType[int]):
         return number
 
 
+class Money(click.ParamType[float]):
+    """A number above zero."""
+
+    name = "number"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        """`0.5` or `$0.5`."""
+        try:
+            number = float(str(value).removeprefix("$"))
+        except ValueError:
+            number = 0.0
+        if not 0 < number < float("inf"):
+            self.fail(f"'{value}' is no number above zero.", param, ctx)
+        return number
+
+
 class Moment(click.ParamType[int]):
     """`2026-12-01`, `2026-12-01T14:30`, or a duration before now: nanoseconds since 1970 UTC."""
 

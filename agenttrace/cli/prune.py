@@ -24,7 +24,7 @@ def prune(
 ) -> None:
     """Take traces out of a store, for good: old ones, those with a tag, or the oldest above a size.
 
-    Without options, keep and max_bytes of [tool.agenttrace] count. --older-than and --tag together mean both. What is left is written into a new file, so the space is free.
+    Without options, keep and max_bytes of [tool.agenttrace] count. --older-than and --tag together mean both. Runs that are accepted baselines of the project stay. What is left is written into a new file, so the space is free.
     """
     from agenttrace.store.pruning import prune as take_out
 
@@ -38,8 +38,12 @@ def prune(
             "Nothing says which traces shall go. Give --older-than, --tag or --max-bytes, "
             "or set keep or max_bytes in [tool.agenttrace]."
         )
+    from agenttrace.baselines import accepted_run_ids
+
     before = None if older_than is None else clock.wall_ns() - older_than
-    pruned = take_out(store, before_ns=before, tag=tag, max_bytes=max_bytes, is_trial=dry_run)
+    pruned = take_out(
+        store, before_ns=before, tag=tag, max_bytes=max_bytes, keep_runs=accepted_run_ids(), is_trial=dry_run
+    )
     if as_json:
         print_json({**asdict(pruned), "dry_run": dry_run})
         return

@@ -24,7 +24,7 @@ import click
 
 from agenttrace.cli.options import tape_options
 from agenttrace.errors import ScriptNotFound, UsageError
-from agenttrace.store.layout import store_path
+from agenttrace.store.layout import Layout, store_path
 
 if TYPE_CHECKING:
     from agenttrace.replay.tapes import RecordingTape, ReplayTape
@@ -63,6 +63,7 @@ def run(
         )
     start = _module(program, arguments) if is_module else _script(program, arguments)
     path = store_path(store)
+    Layout(path).require_no_other_use()
     stack = ExitStack()
     tape = None
     if recorded is not None or replayed is not None:

@@ -11,6 +11,7 @@ import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -20,6 +21,7 @@ from agenttrace import clock
 from agenttrace.errors import NewerSchema, NotAStore, StoreLocked, StoreUnwritable
 from agenttrace.store.layout import Layout
 from agenttrace.store.migrations import migrate
+from agenttrace.store.row_counts import begin_counting, miscounted
 from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, VIEWS
 
 WAIT_S = 15.0
@@ -32,6 +34,9 @@ DISK = re.compile("No space left|Permission denied|Could not set lock")
 """What DuckDB says of a log that it cannot read, and of a disk that refuses, which is no fault of the log."""
 
 log = logging.getLogger("agenttrace")
+
+_told: set[Path] = set()
+"""Stores of which this process has said that rows are missing."""
 
 
 @contextmanager
@@ -128,15 +133,15 @@ def _open(layout: Layout, confined_to_bytes: int | None) -> duckdb.DuckDBPyConne
 
 
 def _require_schema(connection: duckdb.DuckDBPyConnection, layout: Layout) -> None:
-    tables = {name for (name,) in connection.execute("SELECT table_name FROM duckdb_tables()").fetchall()}
-    if not tables:
-        _create(connection)
-        return
-    if "schema_version" not in tables:
+    try:
+        row = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+    except duckdb.CatalogException as error:
+        if not connection.execute("SELECT table_name FROM duckdb_tables()").fetchall():
+            _create(connection)
+            return
         raise NotAStore(
             f"{layout.database} is a database of something else. Name the folder that agenttrace recorded into."
-        )
-    row = connection.execute("SELECT max(version) FROM schema_version").fetchone()
+        ) from error
     version = row[0] if row and row[0] is not None else 0
     if version > SCHEMA_VERSION:
         raise NewerSchema(
@@ -145,6 +150,13 @@ def _require_schema(connection: duckdb.DuckDBPyConnection, layout: Layout) -> No
         )
     if version < SCHEMA_VERSION:
         migrate(connection, layout.database, version, _product())
+    wrong = {} if layout.folder in _told else miscounted(connection)
+    if wrong:
+        _told.add(layout.folder)
+        log.warning(
+            "agenttrace: the database does not hold what was merged into it (%s). 'agenttrace doctor' says more.",
+            ", ".join(f"{table} {rows:+}" for table, rows in wrong.items()),
+        )
 
 
 def _product() -> str:
@@ -157,6 +169,7 @@ def _create(connection: duckdb.DuckDBPyConnection) -> None:
     connection.execute("BEGIN")
     connection.execute(SCHEMA)
     connection.execute(VIEWS)
+    begin_counting(connection)
     connection.execute("INSERT INTO schema_version VALUES (?, ?)", [SCHEMA_VERSION, _product()])
     connection.execute("COMMIT")
 

@@ -67,6 +67,12 @@ CONDITIONS = {
             HAVING sum(coalesce(total_tokens, input_tokens + output_tokens)) >= $min_tokens
         )
     """,
+    "max_tokens": """
+        trace_id IN (
+            SELECT trace_id FROM spans WHERE kind = 'model' GROUP BY trace_id
+            HAVING sum(coalesce(total_tokens, input_tokens + output_tokens)) <= $max_tokens
+        )
+    """,
     "text": WITH_TEXT,
     "has_failed": "state IN ('error', 'timed_out') = $has_failed",
     "trace_ids": "trace_id IN (SELECT unnest($trace_ids))",
@@ -91,6 +97,7 @@ class TraceFilter:
     min_ns: int | None = None
     max_ns: int | None = None
     min_tokens: int | None = None
+    max_tokens: int | None = None
     text: str | None = None
     """A part of a name, input, output, metadata or error message, in any case of letters."""
     has_failed: bool | None = None

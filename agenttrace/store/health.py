@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -17,6 +18,7 @@ from agenttrace.store.journal import SUFFIX
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.reading import open_store
+from agenttrace.store.row_counts import miscounted
 from agenttrace.store.schema import SCHEMA_VERSION
 
 
@@ -40,6 +42,8 @@ class Health:
     """Processes that could not record everything."""
     doubled: int
     """Spans that are stored more than once. Never, unless the database was changed by something else."""
+    miscounted: Mapping[str, int]
+    """By table, how many rows more are there than were merged; below zero, how many vanished."""
     damaged_logs: tuple[str, ...]
     """Write-ahead logs of the database that could not be read and were set aside; what they held was merged again."""
     size_bytes: int
@@ -48,7 +52,7 @@ class Health:
     @property
     def is_whole(self) -> bool:
         """Whether everything that was observed is here, once."""
-        return not self.faults and self.damaged_lines == 0 and self.doubled == 0
+        return not self.faults and self.damaged_lines == 0 and self.doubled == 0 and not self.miscounted
 
 
 def examine(path: str | os.PathLike[str] | None = None) -> Health:
@@ -60,10 +64,12 @@ def examine(path: str | os.PathLike[str] | None = None) -> Health:
         merge(layout, connection)
         _read_everything(connection, layout)
         numbers = _counts(connection)
+        wrong = miscounted(connection)
     return Health(
         store=layout.folder,
         versions={"agenttrace": version(DISTRIBUTION), "duckdb": duckdb.__version__, "schema": str(SCHEMA_VERSION)},
         **numbers,
+        miscounted=wrong,
         open_segments=len(list(layout.journal.glob(f"*{SUFFIX}"))),
         faults=tuple(counter for counter in counters if counter.capture_errors or counter.dropped),
         damaged_logs=tuple(path.name for path in layout.damaged_logs()),

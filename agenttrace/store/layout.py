@@ -12,6 +12,9 @@ from agenttrace.errors import NotAStore, StoreNotFound, StoreUnwritable
 
 DEFAULT_FOLDER = ".agenttrace"
 
+OURS = (".gitignore", "merge.lock", "pruned")
+"""What may be left of a store whose database and journal were removed."""
+
 
 def store_path(path: str | os.PathLike[str] | None) -> Path:
     """The folder of the store that was named, else `$AGENTTRACE_STORE`, else `./.agenttrace`."""
@@ -62,10 +65,16 @@ class Layout:
         return sum(file.stat().st_size for file in (self.database, self.log) if file.exists())
 
     def create(self) -> None:
-        """Make the folder, readable by its owner alone, and keep it out of version control."""
+        """Make the folder, readable by its owner alone, and keep it out of version control.
+
+        Raises:
+            NotAStore: something else is in it already.
+            StoreUnwritable: the disk refuses.
+        """
         try:
             if not self.folder.exists():
                 self._create_whole()
+            self.require_no_other_use()
             self.folder.mkdir(mode=0o700, exist_ok=True)
             self.journal.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
@@ -85,12 +94,29 @@ class Layout:
         except OSError:  # another process was first
             shutil.rmtree(draft)
 
+    def require_no_other_use(self) -> None:
+        """Raise where a folder holds other things and no store: nobody's folder becomes one by a slip of the hand."""
+        if self.folder.is_file():
+            raise self._is_a_file()
+        if not self.folder.is_dir() or self.database.exists() or self.journal.is_dir():
+            return
+        with os.scandir(self.folder) as entries:
+            other = next((entry.name for entry in entries if entry.name not in OURS), None)
+        if other is not None:
+            raise NotAStore(
+                f"{self.folder} is no store and holds other things, such as {other}. "
+                "Name a new folder, an empty one, or one that agenttrace recorded into."
+            )
+
+    def _is_a_file(self) -> NotAStore:
+        return NotAStore(
+            f"{self.folder} is a file, and a store is a folder. Name the folder that agenttrace recorded into."
+        )
+
     def require(self) -> None:
         """Raise unless a store is here."""
         if self.folder.is_file():
-            raise NotAStore(
-                f"{self.folder} is a file, and a store is a folder. Name the folder that agenttrace recorded into."
-            )
+            raise self._is_a_file()
         if not self.folder.is_dir():
             raise StoreNotFound(
                 f"There is no store at {self.folder}. "

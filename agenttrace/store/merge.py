@@ -18,6 +18,7 @@ import orjson
 
 from agenttrace.store.journal import SUFFIX, is_complete
 from agenttrace.store.layout import Layout
+from agenttrace.store.row_counts import add_rows
 from agenttrace.store.rows import NESTED, TABLES, table_of
 
 DRAFT = ".merging-"
@@ -209,7 +210,7 @@ def load_rows(connection: duckdb.DuckDBPyConnection, table: str, file: Path) -> 
     assert table in TABLES
     columns = _columns(connection, table)
     names = ", ".join(f'"{name}"' for name in columns)
-    given = {"file": str(file), "columns": columns}
+    given: dict[str, object] = {"file": str(file), "columns": columns}
     source = f"SELECT {names} FROM {READ}"
     if table in UNIQUE_ON:
         key = UNIQUE_ON[table]
@@ -218,8 +219,12 @@ def load_rows(connection: duckdb.DuckDBPyConnection, table: str, file: Path) -> 
         key = LATEST_BY[table]
         numbered = f"SELECT *, row_number() OVER () AS n FROM ({source})"
         source = f"SELECT {names} FROM (SELECT DISTINCT ON ({key}) * FROM ({numbered}) ORDER BY n DESC)"
-        connection.execute(f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {READ})", given)
-    connection.execute(f"INSERT INTO {table} ({names}) {source}", given)
+        add_rows(
+            connection,
+            table,
+            -_changed(connection, f"DELETE FROM {table} WHERE {key} IN (SELECT {key} FROM {READ})", given),
+        )
+    add_rows(connection, table, _changed(connection, f"INSERT INTO {table} ({names}) {source}", given))
     if table == "spans":
         for nested, places in NESTED.items():
             _load_nested(connection, nested, places, file)
@@ -234,12 +239,23 @@ def _load_nested(connection: duckdb.DuckDBPyConnection, table: str, places: Sequ
     keys = ("trace_id", "span_id")
     inner = [name for name in columns if name not in (*keys, *places)]
     struct = ", ".join(f'"{name}" {columns[name]}' for name in inner)
-    given = {"file": str(file), "columns": dict.fromkeys(keys, "VARCHAR") | {table: f"STRUCT({struct})[]"}}
+    given: dict[str, object] = {
+        "file": str(file),
+        "columns": dict.fromkeys(keys, "VARCHAR") | {table: f"STRUCT({struct})[]"},
+    }
     names = ", ".join([*keys, *places, *(f'"{name}"' for name in inner)])
     values = ", ".join([*keys, *places, *(f'item."{name}"' for name in inner)])
     place = f"unnest(range(1, len({table}) + 1)) AS ordinal"
     source = f"SELECT trace_id, span_id, unnest({table}) AS item, {place} FROM {READ} WHERE len({table}) > 0"
-    connection.execute(f"INSERT INTO {table} ({names}) SELECT {values} FROM ({source})", given)
+    add_rows(
+        connection, table, _changed(connection, f"INSERT INTO {table} ({names}) SELECT {values} FROM ({source})", given)
+    )
+
+
+def _changed(connection: duckdb.DuckDBPyConnection, statement: str, given: dict[str, object]) -> int:
+    """Run a statement that changes a table; how many rows it changed, as DuckDB counted them."""
+    row = connection.execute(statement, given).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _columns(connection: duckdb.DuckDBPyConnection, table: str) -> dict[str, str]:

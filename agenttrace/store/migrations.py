@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 
+from agenttrace.store.row_counts import begin_counting
 from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, STORAGE_VERSION, VIEWS
 
 Migration = Callable[[duckdb.DuckDBPyConnection], None]
@@ -60,7 +61,13 @@ def _to_2(connection: duckdb.DuckDBPyConnection) -> None:
     _add_what_is_missing(connection)
 
 
-MIGRATIONS: Mapping[int, Migration] = {2: _to_2}
+def _to_3(connection: duckdb.DuckDBPyConnection) -> None:
+    """Counts begin with what is there; texts that lie in the database already stay there."""
+    _add_what_is_missing(connection)
+    begin_counting(connection)
+
+
+MIGRATIONS: Mapping[int, Migration] = {2: _to_2, 3: _to_3}
 """Version to what leads to it from the one before."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass
 
@@ -15,6 +16,7 @@ from agenttrace.store.journal import SUFFIX
 from agenttrace.store.layout import Layout, store_path
 from agenttrace.store.merge import merge
 from agenttrace.store.migrations import copy_database
+from agenttrace.store.row_counts import add_rows, rows_there
 
 OF_TRACES = ("spans", "span_starts", "phases", "attempts", "results", "exports")
 """Tables whose rows belong to a trace."""
@@ -36,7 +38,8 @@ traces AS (
 ),
 aged AS (SELECT *, sum(rows) OVER (ORDER BY start_ns DESC, trace_id) AS rows_since FROM traces)
 SELECT trace_id, run_id FROM aged
-WHERE (last_ns < $before_ns AND <condition>) OR rows_since > $keep_share * (SELECT sum(rows) FROM traces)
+WHERE (run_id IS NULL OR run_id NOT IN (SELECT unnest($kept)))
+    AND ((last_ns < $before_ns AND <condition>) OR rows_since > $keep_share * (SELECT sum(rows) FROM traces))
 """
 
 FORGET = """
@@ -79,11 +82,12 @@ def prune(
     before_ns: int | None = None,
     tag: str | None = None,
     max_bytes: int | None = None,
+    keep_runs: Collection[str] = (),
     is_trial: bool = False,
 ) -> Pruned:
     """Take out the traces that ended before a time and carry a tag, and then the oldest ones above a size.
 
-    Of what is None, nothing is asked. A run goes with its last trace; one without traces stays. A trial changes nothing.
+    Of what is None, nothing is asked. Runs in `keep_runs`, by their ids, stay whole. A run goes with its last trace; one without traces stays. A trial changes nothing.
     """
     layout = Layout(store_path(path))
     layout.require()
@@ -99,10 +103,18 @@ def prune(
         connection.execute("BEGIN")
         connection.execute(
             CHOOSE.replace("<condition>", where.condition()),
-            {"before_ns": latest if by_age_or_tag else 0, "keep_share": share, **where.parameters()},
+            {
+                "before_ns": latest if by_age_or_tag else 0,
+                "keep_share": share,
+                "kept": list(keep_runs),
+                **where.parameters(),
+            },
         )
+        before = rows_there(connection)
         numbers = _delete(connection)
         texts_kept = _forget_texts(layout, connection) if numbers["traces"] and not is_trial else False
+        for table, rows in rows_there(connection).items():
+            add_rows(connection, table, rows - before[table])
         connection.execute("ROLLBACK" if is_trial else "COMMIT")
     if numbers["traces"] and not is_trial:
         compact(path)

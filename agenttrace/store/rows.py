@@ -204,4 +204,4 @@ def table_of(row: object) -> str | None:
     return cast(str, table) if table in TABLES else None
 
 
-TABLES = ("runs", "spans", "span_starts", "contents", "links", "counters", "results", "exports")
+TABLES = ("runs", "spans", "span_starts", "contents", "links", "counters", "results", "exports", "comparisons")

@@ -4,12 +4,13 @@ A line of a journal holds rows under these column names, so a column is named he
 
 History of SCHEMA_VERSION:
 1  before the first release
-2  first release: what a run kept and whose it was, suites and their results, arrivals of streams, exports
+2  what a run kept and whose it was, suites and their results, arrivals of streams, exports
+3  large texts outside the database, how many rows each table should hold, comparisons; views of contracts and scores
 """
 
 from __future__ import annotations
 
-SCHEMA_VERSION = 2
+SCHEMA_VERSION = 3
 
 STORAGE_VERSION = "v1.5.0"
 """DuckDB's file format: the newest that both 1.5 and 2.x open, and the oldest that compresses JSON with zstd."""
@@ -136,7 +137,8 @@ CREATE TABLE attempts (
 -- A message, document or long text, stored once under its hash.
 CREATE TABLE contents (
     hash          VARCHAR NOT NULL,
-    body          JSON USING COMPRESSION zstd
+    body          JSON USING COMPRESSION zstd,  -- NULL where it lies in a file: blobs/<first two digits>/<hash>.json.gz
+    blob_bytes    BIGINT              -- the length of its JSON, where it is over 1 MiB
 );
 
 -- A list as a chain: everything before its last item, and that item. A growing conversation adds one row a message.
@@ -162,6 +164,15 @@ CREATE TABLE results (
     detail        JSON                -- reasons, labels and errors by evaluator, and what each try came to
 );
 
+-- What `agenttrace compare` found, each time it was asked.
+CREATE TABLE comparisons (
+    at_ns         BIGINT  NOT NULL,
+    baseline      VARCHAR NOT NULL,   -- a run's id; of an accepted baseline it may not be in this store
+    candidate     VARCHAR NOT NULL,
+    verdict       VARCHAR NOT NULL,   -- pass, regressed, inconclusive, not_comparable, invalid
+    result        JSON USING COMPRESSION zstd  -- as docs/comparison.schema.json has it, with no cases
+);
+
 -- Finished steps that a place to export to has confirmed; they are not sent there again.
 CREATE TABLE exports (
     destination   VARCHAR NOT NULL,   -- its kind, address and project
@@ -185,6 +196,12 @@ CREATE TABLE segments (
     merged_bytes  BIGINT  NOT NULL,
     records       BIGINT  NOT NULL,
     damaged       BIGINT  NOT NULL    -- lines that could not be read
+);
+
+-- How many rows of each table were merged and not pruned; opening the store compares it with what is there.
+CREATE TABLE row_counts (
+    table_name    VARCHAR NOT NULL,
+    rows          BIGINT  NOT NULL
 );
 """
 
@@ -238,6 +255,45 @@ SELECT
     included_in
 FROM phases
 JOIN spans USING (trace_id, span_id)
+LEFT JOIN runs USING (run_id);
+
+-- One row: a value that a setting had at a call site of a run, and how many model calls had it: what a comparison's gate
+-- is asked about. Prompts and tools are settings too, as the dimensions prompt.* and tools.*.
+CREATE OR REPLACE VIEW contracts AS
+WITH calls AS (
+    SELECT run_id, call_site, settings ->> '$."@content"' AS hash, count(*) AS calls
+    FROM spans
+    WHERE kind = 'model' AND settings IS NOT NULL
+    GROUP BY ALL
+)
+SELECT
+    run_id,
+    runs.name                                    AS run,
+    call_site,
+    setting.key                                  AS dimension,
+    setting.value ->> '$.value'                  AS value,   -- NULL where it was unset or is not known
+    setting.value ->> '$.voice'                  AS voice,   -- requested, sent or served
+    sum(calls)::BIGINT                           AS calls
+FROM calls
+JOIN contents USING (hash)
+CROSS JOIN json_each(contents.body) AS setting
+LEFT JOIN runs USING (run_id)
+GROUP BY ALL;
+
+-- One row: a score of an attempt at a case.
+CREATE OR REPLACE VIEW scores AS
+SELECT
+    run_id,
+    runs.name                                    AS run,
+    case_id,
+    repetition,
+    cluster,
+    outcome,
+    score.key                                    AS name,
+    score.value::DOUBLE                          AS value,
+    trace_id
+FROM results
+CROSS JOIN json_each(results.scores) AS score
 LEFT JOIN runs USING (run_id);
 
 -- One row: a stretch of a trace's time, and the step that had to end for the trace to go on. The stretches of a trace

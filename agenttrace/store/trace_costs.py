@@ -60,10 +60,7 @@ def dearest_traces(
 
     A trace with a call whose cost is unknown stands where its known cost puts it. `among`: of these traces only.
     """
-    condition = "true" if among is None else "trace_id IN (SELECT unnest($among))"
-    given = {} if among is None else {"among": list(among)}
-    _put_rates(connection, prices, condition, given)
-    connection.execute(BOUNDS.replace("<among>", condition), given)
+    _put_bounds(connection, prices, among)
     limit = 2 * most
     while True:
         leading = connection.execute(LEADING, {"limit": limit}).fetchall()
@@ -74,6 +71,27 @@ def dearest_traces(
         if is_sure:
             return tuple(found[:most])
         limit *= 4
+
+
+def traces_costing(
+    connection: duckdb.DuckDBPyConnection, prices: Prices, least_usd: float, among: Sequence[str] | None = None
+) -> tuple[Spending, ...]:
+    """The traces whose known cost is at least so much, the dearest first, each named by its id. `among`: of these only."""
+    _put_bounds(connection, prices, among)
+    # Rounding must not leave out one that costs exactly so much.
+    found = connection.execute(
+        "SELECT trace_id FROM bounds WHERE most_usd >= $least", {"least": least_usd * (1 - 1e-9)}
+    )
+    calls = read_calls_of_traces(connection, [trace_id for (trace_id,) in found.fetchall()])
+    return tuple(item for item in spending(costed(calls, prices), "trace") if item.cost.total >= least_usd)
+
+
+def _put_bounds(connection: duckdb.DuckDBPyConnection, prices: Prices, among: Sequence[str] | None) -> None:
+    """A table of what each trace cost at most."""
+    condition = "true" if among is None else "trace_id IN (SELECT unnest($among))"
+    given = {} if among is None else {"among": list(among)}
+    _put_rates(connection, prices, condition, given)
+    connection.execute(BOUNDS.replace("<among>", condition), given)
 
 
 def _put_rates(

@@ -99,6 +99,8 @@ def test_json_has_the_same_verdict() -> None:
     refused = agenttrace("compare", "main", "branch", "--json")
     allowed = agenttrace("compare", "main", "branch", "--json", "--changed", "sampling")
     assert (refused.returncode, allowed.returncode) == (11, 1)
+    found = json.loads(agenttrace("sql", "--json", "SELECT verdict, result FROM comparisons ORDER BY at_ns").stdout)
+    assert [row["verdict"] for row in found] == ["not_comparable", "regressed"]
     told = json.loads(refused.stdout)
     assert (told["verdict"], told["metrics"], told["cases"]) == ("not_comparable", [], [])
     assert told["differences"][0]["flag"] == "--changed sampling.temperature"

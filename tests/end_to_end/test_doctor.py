@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import duckdb
 import pytest
 
 from agenttrace.records import CaptureCounters
@@ -28,6 +29,21 @@ def doctor(*arguments: str) -> subprocess.CompletedProcess[str]:
 def filled(store: Path) -> Path:
     import_records(store, [a_run()], [a_span(1), a_model_call(2)])
     return store
+
+
+def test_rows_that_vanish_are_noticed(store: Path) -> None:
+    """What something else takes out of the database is told at each opening, and counted by `doctor`."""
+    import_records(store, [a_run()], [a_span(1), a_model_call(2)])
+    assert "miscounted" not in doctor().stdout
+    with duckdb.connect(str(store / "traces.duckdb")) as connection:
+        connection.execute("DELETE FROM phases")
+    listed = subprocess.run([sys.executable, "-m", "agenttrace", "list"], capture_output=True, text=True, check=False)
+    assert listed.returncode == 0
+    assert "does not hold what was merged into it (phases -1)" in listed.stderr
+    checked = doctor()
+    assert checked.returncode == 3
+    assert "miscounted  phases: 1 fewer than were merged" in checked.stdout
+    assert json.loads(doctor("--json").stdout)["miscounted"] == {"phases": -1}
 
 
 def test_a_whole_store_is_fine(filled: Path) -> None:

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from agenttrace import clock
+from agenttrace.configuration import read_configuration
 from agenttrace.records import SpanRecord
 from agenttrace.store.importing import import_records
 from agenttrace.store.layout import Layout
 from agenttrace.store.pruning import compact
 from agenttrace.store.reading import open_store
 from tests.builders import SECOND, a_model_call, a_run
+
+BASELINE = b'{"format": "agenttrace.baseline/1", "run_id": "run1"}'
 
 DAY = 86_400 * SECOND
 
@@ -102,3 +105,24 @@ def test_a_wrong_configuration_costs_no_closing_screen(store: Path, project: Pat
     assert ended.returncode == 0
     assert "was not pruned" in ended.stderr
     assert left(store) == [1]
+
+
+def test_accepted_baselines_stay(store: Path, project: Path) -> None:
+    """However old, the run that candidates are compared with is kept."""
+    configure(project, 'keep = "30d"')
+    fill(store, call(1, days_ago=40), call(2, days_ago=41), call(3, days_ago=0))
+    folder = read_configuration(project).baselines
+    folder.mkdir(parents=True)
+    (folder / "suite.json").write_bytes(BASELINE)
+    agenttrace(project, "summary", "run3", "--store", str(store))
+    assert left(store) == [1, 3]
+
+
+def test_a_suite_prunes_too(store: Path, project: Path) -> None:
+    """The end of `agenttrace eval run` is the end of a run."""
+    configure(project, 'keep = "30d"')
+    fill(store, call(1, days_ago=40))
+    assert agenttrace(project, "eval", "init").returncode == 0
+    ended = agenttrace(project, "eval", "run", "suite.py", "--store", str(store))
+    assert "Took out 1 trace" in ended.stderr
+    assert 1 not in left(store)

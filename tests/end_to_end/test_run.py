@@ -120,6 +120,20 @@ def test_what_cannot_run_is_said_in_a_sentence(script: Path, store: Path, argume
     assert not store.exists()
 
 
+def test_a_folder_of_something_else_is_not_made_a_store(script: Path, tmp_path: Path) -> None:
+    """Nothing is written into it and the program is not started; an empty folder will do."""
+    folder = tmp_path / "photos"
+    folder.mkdir()
+    (folder / "cat.jpg").write_bytes(b"")
+    refused = run("-q", "--store", str(folder), "app.py", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (3, "")
+    assert "cat.jpg" in refused.stderr
+    assert [file.name for file in folder.iterdir()] == ["cat.jpg"]
+    (folder / "cat.jpg").unlink()
+    assert run("-q", "--store", str(folder), "app.py", cwd=tmp_path).returncode == 0
+    assert len(open_store(folder).traces()) == 1
+
+
 def test_an_interrupt_ends_the_program_as_ever(script: Path) -> None:
     """Ctrl-C ends the program by the signal, as it does without us; what was recorded is there."""
     script.write_text(AGENT + "sys.stdout.flush()\nimport time\ntime.sleep(60)\n")

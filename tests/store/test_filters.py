@@ -60,6 +60,8 @@ def opened(store: Path) -> Store:
         (TraceFilter(until_ns=NOON + SECOND), "a"),
         (TraceFilter(min_ns=2 * SECOND), "b"),
         (TraceFilter(max_ns=2 * SECOND), "a"),
+        (TraceFilter(max_tokens=10), "b"),
+        (TraceFilter(max_tokens=9), ""),
         (TraceFilter(min_tokens=10), "ba"),
         (TraceFilter(min_tokens=11), "a"),
         (TraceFilter(text="thursDAY"), "c"),

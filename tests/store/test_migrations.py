@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import subprocess
+import sys
 from pathlib import Path
 
 import duckdb
@@ -11,9 +13,30 @@ import pytest
 from agenttrace import open_store
 from agenttrace.store import migrations
 from agenttrace.store.layout import Layout
-from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION
+from agenttrace.store.schema import SCHEMA, SCHEMA_VERSION, VIEWS
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "stores"
+
+
+KILLED = """
+import os, signal, sys
+from agenttrace.store import database, migrations
+from agenttrace.store.reading import open_store
+
+class Killing:
+    def __init__(self, connection): self.connection = connection
+    def __getattr__(self, name): return getattr(self.connection, name)
+    def execute(self, query, *parameters):
+        when, step = sys.argv[1].split(" ")
+        if when == "before" and query == step: os.kill(os.getpid(), signal.SIGKILL)
+        result = self.connection.execute(query, *parameters)
+        if when == "after" and query == step: os.kill(os.getpid(), signal.SIGKILL)
+        return result
+
+migrate = migrations.migrate
+database.migrate = lambda connection, *rest: migrate(Killing(connection), *rest)
+open_store().traces()
+"""
 
 
 def versions(file: Path) -> list[int]:
@@ -50,6 +73,28 @@ def test_an_older_store_opens_with_all_it_has(store: Path, version: int) -> None
     assert not list(store.glob("*.part"))
 
 
+@pytest.mark.parametrize("moment", ["after BEGIN", "before COMMIT", "after COMMIT", "after CHECKPOINT"])
+def test_a_migration_that_is_killed_leaves_a_step_done_or_not(store: Path, moment: str) -> None:
+    """Killed for real, at each moment of its first step: the next opening goes on from there, and nothing is gone."""
+    database = old_store(store, 1)
+    killed = subprocess.run([sys.executable, "-c", KILLED, moment], check=False)
+    assert killed.returncode == -9
+    assert versions(database) in ([1], [1, 2])
+    assert len(open_store(store).traces()) == 1
+    assert versions(database) == list(range(1, SCHEMA_VERSION + 1))
+
+
+@pytest.mark.parametrize("version", range(1, SCHEMA_VERSION))
+def test_the_views_are_this_versions(store: Path, version: int) -> None:
+    """A view that an older release wrote is replaced: what it asks is what docs/schema.md shows."""
+    old_store(store, version)
+    with open_store(store).connection() as connection, duckdb.connect() as fresh:
+        fresh.execute(SCHEMA)
+        fresh.execute(VIEWS)
+        views = "SELECT view_name, sql FROM duckdb_views() WHERE NOT internal ORDER BY view_name"
+        assert connection.execute(views).fetchall() == fresh.execute(views).fetchall()
+
+
 def test_a_new_store_and_a_migrated_one_have_the_same_columns(store: Path, tmp_path: Path) -> None:
     """Whichever way it came about, a database of this version is the same."""
     database = old_store(store, 1)
@@ -84,4 +129,4 @@ def test_a_migration_that_breaks_off_leaves_the_old(store: Path, monkeypatch: py
             open_store(store).traces()
     assert versions(database) == [1]
     assert len(open_store(store).traces()) == 1
-    assert versions(database) == [1, 2]
+    assert versions(database) == list(range(1, SCHEMA_VERSION + 1))

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from agenttrace.records import Marks, SpanRecord
+from agenttrace.records import Marks, SettingValue, SpanRecord
 from agenttrace.store.importing import import_records
 from agenttrace.store.reading import open_store
+from agenttrace.store.results import ResultRecord, import_results
 from tests.builders import NOON, SECOND, a_model_call, a_run, a_span
 from tests.store.schema_page import PAGE, page
 
@@ -37,6 +38,27 @@ def test_phases_are_in_seconds(store: Path) -> None:
     """A phase is a row that names its run."""
     import_records(store, [a_run()], [a_span(1), a_model_call(2)])
     assert ask(store, "SELECT run, phase, seconds, low_s FROM phase_seconds") == [("nightly", "decode", 0.5, None)]
+
+
+def test_contracts_and_scores_are_rows(store: Path) -> None:
+    """What each call site was set to, with how many calls; each score of each attempt."""
+    settings = {
+        "model.served": SettingValue(value="small", voice="served", source="response"),
+        "sampling.temperature": SettingValue(value=0.2, voice="sent", source="body"),
+    }
+    import_records(
+        store, [a_run()], [a_span(1), *(a_model_call(n, settings=settings, call_site="app.py:3") for n in (2, 3))]
+    )
+    result = ResultRecord(case="q1", repetition=1, outcome="scored", scores={"correct": 1.0, "short": 0.5})
+    import_results(store, a_run(run_id="judged", name="suite"), [result])
+    assert ask(store, "SELECT run, call_site, dimension, value, voice, calls FROM contracts ORDER BY dimension") == [
+        ("nightly", "app.py:3", "model.served", "small", "served", 2),
+        ("nightly", "app.py:3", "sampling.temperature", "0.2", "sent", 2),
+    ]
+    assert ask(store, "SELECT run, case_id, name, value FROM scores ORDER BY name") == [
+        ("suite", "q1", "correct", 1.0),
+        ("suite", "q1", "short", 0.5),
+    ]
 
 
 def within(number: int, name: str, parent: int | None, start: int, end: int) -> SpanRecord:

@@ -14,7 +14,7 @@ from agenttrace.spending import costed, spending
 from agenttrace.store.importing import import_records
 from agenttrace.store.paid_calls import read_paid_calls
 from agenttrace.store.reading import Store, open_store
-from agenttrace.store.trace_costs import dearest_traces
+from agenttrace.store.trace_costs import dearest_traces, traces_costing
 from tests.builders import a_model_call, a_run
 
 PRICES = Prices(
@@ -78,3 +78,7 @@ def test_the_order_is_that_of_pricing_every_call(
         every = spending(costed(read_paid_calls(connection, "run1"), PRICES), "trace")
     expected = [(int(item.name, 16), item.total) for item in every if item.cost.total > 0]
     assert dearest(opened, most) == expected[:most]
+    least = [item.cost.total for item in every if item.cost.total > 0][len(expected) // 2 :][:1] or [1.0]
+    with opened.connection() as connection:
+        costing = traces_costing(connection, PRICES, least[0])
+    assert [item.name for item in costing] == [item.name for item in every if item.cost.total >= least[0]]
