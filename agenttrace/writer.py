@@ -23,6 +23,7 @@ from agenttrace.spans.content_policy import ContentFilter, ContentPolicy
 from agenttrace.spans.record import of_run, span_record
 from agenttrace.spans.redaction import scrub_lines, scrub_record
 from agenttrace.steps import Step
+from agenttrace.store.blobs import put_aside
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.journal import Journal, process_name
 from agenttrace.store.layout import Layout
@@ -351,7 +352,7 @@ class Writer:
                 self._journal = Journal(
                     self._layout.journal, self._process, survives_power_loss=self._survives_power_loss
                 )
-            self._journal.append(lines)
+            self._journal.append(put_aside(self._layout, lines, survives_power_loss=self._survives_power_loss))
             self._counted, self._refused = counted, False
         except (OSError, AgentTraceError) as error:
             self._lost(lost, error)

@@ -50,6 +50,10 @@ def _draw(health: Health) -> None:
     click.echo(f"damaged     {quantity(health.damaged_lines, 'journal line')}")
     if health.doubled:
         click.echo(f"doubled     {quantity(health.doubled, 'span')}")
+    if health.missing_texts:
+        click.echo(
+            f"missing     {quantity(health.missing_texts, 'large text')}, whose files in blobs/ are gone or damaged"
+        )
     for table, rows in health.miscounted.items():
         click.echo(f"miscounted  {table}: {abs(rows):,} {'more' if rows > 0 else 'fewer'} than were merged")
     for name in health.damaged_logs:

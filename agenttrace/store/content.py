@@ -21,6 +21,9 @@ from agenttrace.steps import JSON
 LONG_TEXT = 512
 """Characters from which a text is kept by reference."""
 
+LARGE_BYTES = 1 << 20
+"""A value whose JSON is longer is marked, and lies in a file of its own (blobs.py)."""
+
 SHORT_LIST = 3
 """Up to so many items a list is written out as references; longer ones become chains."""
 
@@ -112,17 +115,17 @@ class ContentWriter:
         known = self._values.get(id(value))
         if known is not None:
             return str(known[1])
-        digest = self._write(orjson.dumps(value))
+        digest = self._write(orjson.dumps(value), may_be_large=True)
         self._values[id(value)] = (value, digest)
         return digest
 
-    def _write(self, body: bytes) -> str:
+    def _write(self, body: bytes, *, may_be_large: bool = False) -> str:
         digest = content_hash(body)
         if digest not in self._written:
             self._written[digest] = True
-            self._emit(
-                {"r": "contents", "hash": digest, "body": orjson.Fragment(body)}
-            )  # a Fragment is spliced in as it is
+            size = {"blob_bytes": len(body)} if may_be_large and len(body) > LARGE_BYTES else {}
+            # A Fragment is spliced in as it is.
+            self._emit({"r": "contents", "hash": digest, **size, "body": orjson.Fragment(body)})
         return digest
 
     def _chain(self, items: Sequence[JSON]) -> str:

@@ -10,7 +10,7 @@ import orjson
 WITH_TEXT = """
 trace_id IN (
     WITH RECURSIVE
-    found AS (SELECT hash FROM contents WHERE contains(lower(body::VARCHAR), $text)),
+    found AS (SELECT hash FROM contents WHERE contains(lower(body::VARCHAR), $text) UNION ALL SELECT unnest($large_texts)),
     holding AS (
         SELECT hash FROM links WHERE item IN (FROM found)
         UNION
@@ -125,6 +125,9 @@ class TraceFilter:
         values = {name: getattr(self, name) for name in self.given()}
         if self.text is not None:
             values["text"] = orjson.dumps(self.text.lower())[1:-1].decode()  # as it stands within JSON
+            values[
+                "large_texts"
+            ] = []  # the hashes of those outside the database that hold it: for whoever can read them
         if self.trace_ids is not None:
             values["trace_ids"] = list(self.trace_ids)
         return values

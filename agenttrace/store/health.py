@@ -13,6 +13,7 @@ import duckdb
 
 from agenttrace.errors import DISTRIBUTION, NotAStore
 from agenttrace.records import CaptureCounters
+from agenttrace.store.blobs import unreadable_blobs
 from agenttrace.store.database import locked_database
 from agenttrace.store.journal import SUFFIX
 from agenttrace.store.layout import Layout, store_path
@@ -44,6 +45,8 @@ class Health:
     """Spans that are stored more than once. Never, unless the database was changed by something else."""
     miscounted: Mapping[str, int]
     """By table, how many rows more are there than were merged; below zero, how many vanished."""
+    missing_texts: int
+    """Large texts whose files are not there, or not whole."""
     damaged_logs: tuple[str, ...]
     """Write-ahead logs of the database that could not be read and were set aside; what they held was merged again."""
     size_bytes: int
@@ -52,7 +55,13 @@ class Health:
     @property
     def is_whole(self) -> bool:
         """Whether everything that was observed is here, once."""
-        return not self.faults and self.damaged_lines == 0 and self.doubled == 0 and not self.miscounted
+        return (
+            not self.faults
+            and self.damaged_lines == 0
+            and self.doubled == 0
+            and not self.miscounted
+            and self.missing_texts == 0
+        )
 
 
 def examine(path: str | os.PathLike[str] | None = None) -> Health:
@@ -65,11 +74,13 @@ def examine(path: str | os.PathLike[str] | None = None) -> Health:
         _read_everything(connection, layout)
         numbers = _counts(connection)
         wrong = miscounted(connection)
+        missing = unreadable_blobs(layout, connection)
     return Health(
         store=layout.folder,
         versions={"agenttrace": version(DISTRIBUTION), "duckdb": duckdb.__version__, "schema": str(SCHEMA_VERSION)},
         **numbers,
         miscounted=wrong,
+        missing_texts=missing,
         open_segments=len(list(layout.journal.glob(f"*{SUFFIX}"))),
         faults=tuple(counter for counter in counters if counter.capture_errors or counter.dropped),
         damaged_logs=tuple(path.name for path in layout.damaged_logs()),

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from agenttrace.records import RunRecord, SpanRecord
+from agenttrace.store.blobs import put_aside
 from agenttrace.store.content import ContentWriter
 from agenttrace.store.database import locked_database
 from agenttrace.store.journal import SUFFIX
@@ -62,5 +63,5 @@ def write_segment(layout: Layout, rows: Iterable[Row]) -> None:
     """Add rows as a journal segment of their own, which is there whole or not at all."""
     name = f"import-{secrets.token_hex(8)}"
     starting = layout.journal / f"{name}.starting"
-    starting.write_bytes(b"".join(map(row_line, rows)))
+    starting.write_bytes(b"".join(put_aside(layout, map(row_line, rows))))
     starting.rename(layout.journal / f"{name}{SUFFIX}")

@@ -45,6 +45,11 @@ class Layout:
         return self.folder / "journal"
 
     @property
+    def blobs(self) -> Path:
+        """Large texts, each a file."""
+        return self.folder / "blobs"
+
+    @property
     def merge_lock(self) -> Path:
         return self.folder / "merge.lock"
 
@@ -61,8 +66,9 @@ class Layout:
             return None
 
     def database_bytes(self) -> int:
-        """What the database takes on disk."""
-        return sum(file.stat().st_size for file in (self.database, self.log) if file.exists())
+        """What the database and its large texts take on disk."""
+        files = (self.database, self.log, *self.blobs.glob("*/*"))
+        return sum(file.stat().st_size for file in files if file.exists())
 
     def create(self) -> None:
         """Make the folder, readable by its owner alone, and keep it out of version control.

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 import duckdb
 
+from agenttrace.store.blobs import drop_unnamed
 from agenttrace.store.database import WAIT_S, connect, locked_database, merge_lock
 from agenttrace.store.filters import TraceFilter
 from agenttrace.store.journal import SUFFIX
@@ -116,6 +117,8 @@ def prune(
         for table, rows in rows_there(connection).items():
             add_rows(connection, table, rows - before[table])
         connection.execute("ROLLBACK" if is_trial else "COMMIT")
+        if numbers["traces"] and not is_trial and not texts_kept:
+            drop_unnamed(layout, connection)
     if numbers["traces"] and not is_trial:
         compact(path)
     return Pruned(**numbers, bytes_before=size, bytes_after=layout.database_bytes(), texts_kept=texts_kept)

@@ -16,6 +16,7 @@ from agenttrace.comparison.recorded_suite import recorded_suite
 from agenttrace.errors import RunNotFound, TraceNotFound
 from agenttrace.records import CaptureCounters, RunRecord, SpanRecord, TraceSummary, Usage
 from agenttrace.steps import JSON
+from agenttrace.store.blobs import blobs_with, read_blobs
 from agenttrace.store.content import expand, references
 from agenttrace.store.database import locked_database
 from agenttrace.store.filters import EVERYTHING, TraceFilter
@@ -171,7 +172,10 @@ class Store:
         query = LIST_TRACES.replace("<condition>", where.condition()).replace("<candidates>", candidates)
         query = query.replace("<order>", ORDERS[order])
         with self._connection() as connection:
-            rows = _rows(connection, query, limit=limit or ALL, offset=offset, **where.parameters())
+            given = where.parameters()
+            if where.text is not None:
+                given["large_texts"] = list(blobs_with(self._layout, connection, str(given["text"])))
+            rows = _rows(connection, query, limit=limit or ALL, offset=offset, **given)
             roots = _roots(connection, [row["root_id"] for row in rows])
         usage = tuple(Usage.__dataclass_fields__)
         return tuple(
@@ -388,7 +392,9 @@ def read_contents(connection: duckdb.DuckDBPyConnection, hashes: list[str]) -> d
         "SELECT hash, body FROM contents WHERE rowid IN (SELECT unnest($places))",
         {"places": [place for (place,) in places]},
     ).fetchall()
-    return {digest: orjson.loads(body) for digest, body in bodies}
+    outside = [digest for digest, body in bodies if body is None]
+    inside = {digest: orjson.loads(body) for digest, body in bodies if body is not None}
+    return inside | read_blobs(connection, outside) if outside else inside
 
 
 def read_chains(connection: duckdb.DuckDBPyConnection, last_links: list[str]) -> dict[str, list[str]]:
