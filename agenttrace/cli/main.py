@@ -26,6 +26,7 @@ COMMANDS = {
     "settings": "settings",
     "cost": "cost",
     "compare": "compare",
+    "reproduce": "reproduce",
     "baseline": "baseline",
     "plan": "plan",
     "aa": "aa",

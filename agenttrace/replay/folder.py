@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from hashlib import blake2b
@@ -61,7 +62,8 @@ class ReplyFile:
 
     def __init__(self, folder: Path, process: str, runs: Sequence[str]) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self._path = folder / f"replies-{process.replace(':', '-').replace('/', '-')}.jsonl"
+        name = process.replace(":", "-").replace("/", "-")
+        self._path = folder / f"replies-{name}-{secrets.token_hex(2)}.jsonl"
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         self._check = b""
         self._contents: dict[str, int] = {}
