@@ -65,7 +65,10 @@ def find_baseline(ref: str, candidate: RunEvidence, read: Callable[[str], RunEvi
         try:
             evidence = read(ref)
         except RunNotFound as error:
-            raise NoBaseline(f"There is nothing to compare with. {error}") from error
+            known = accepted_run(ref)
+            if known is None:
+                raise NoBaseline(f"There is nothing to compare with. {error}") from error
+            evidence = known.evidence
         if ref == evidence.run.name or evidence.run.run_id.startswith(ref):
             return FoundBaseline(evidence=evidence, warnings=())
     return FoundBaseline(evidence=evidence, warnings=tuple(warnings(evidence.run, candidate.run, project)))
@@ -123,6 +126,14 @@ def accepted_baseline(name: str) -> AcceptedBaseline:
     """The one of a name, or in a file. Raises `NoBaseline` and `InvalidRecord`."""
     project = read_configuration()
     return read_baseline_file(_file_named(name, project), project)
+
+
+def accepted_run(ref: str) -> AcceptedBaseline | None:
+    """The accepted baseline that a run's id, or the beginning of one, means, for runs that the store does not have; None where
+    there is none, or several.
+    """
+    found = [one for one in accepted_baselines() if ref and one.run.run_id.startswith(ref)]
+    return found[0] if len(found) == 1 else None
 
 
 def accepted_run_ids(folder: Path | None = None) -> frozenset[str]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from agenttrace.baselines import find_baseline
+from agenttrace.baselines import accepted_run, find_baseline
 from agenttrace.comparison import compare as comparing
 from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
@@ -14,6 +14,7 @@ from agenttrace.comparison.outcome import Comparison
 from agenttrace.comparison.parting import partings, telling_attempts
 from agenttrace.comparison.policy import Policy
 from agenttrace.configuration import read_configuration
+from agenttrace.errors import RunNotFound
 from agenttrace.phases.distributions import GroupTimings
 from agenttrace.pricing import Prices
 from agenttrace.records import RunRecord
@@ -34,9 +35,19 @@ def _prices() -> Prices:
 
 
 def load_contracts(store: Store, refs: Sequence[str]) -> tuple[tuple[RunRecord, Contract], ...]:
-    """Runs with their contracts, in the order asked for."""
+    """Runs with their contracts, in the order asked for. Of an accepted baseline that the store does not have, its file's."""
+
+    def contract_of(ref: str) -> tuple[RunRecord, Contract]:
+        try:
+            return read_contract(connection, ref)
+        except RunNotFound:
+            known = accepted_run(ref)
+            if known is None:
+                raise
+            return known.run, known.evidence.contract
+
     with store.connection() as connection:
-        return tuple(read_contract(connection, ref) for ref in refs)
+        return tuple(contract_of(ref) for ref in refs)
 
 
 def compare(

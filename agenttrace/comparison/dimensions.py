@@ -51,7 +51,7 @@ def _rows(names: str, quality: Severity, cost: Severity, one: Severity, both: Un
 
 SAME_CASES = "Record both runs over the same cases."
 ALL_LIVE = "Record both runs live, or replay both."
-RESCORE = "Score the stored outputs of both runs with one and the same evaluator, and compare those scores."
+RESCORE = "'agenttrace rescore SUITE BASELINE CANDIDATE' scores the stored outputs of both with one suite; compare what it stores."
 
 TABLE: tuple[Dimension, ...] = (
     *(

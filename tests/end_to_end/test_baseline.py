@@ -107,6 +107,9 @@ def test_a_fresh_checkout_compares_with_what_was_accepted(project: Path, tmp_pat
     assert [(one["name"], one["baseline"]) for one in at_home["metrics"]] == [
         (one["name"], one["baseline"]) for one in told["metrics"]
     ]
+    run_id = told["baseline"]["run_id"]
+    settings = agenttrace(checkout, "settings", run_id[:12], "worse", store=elsewhere)  # as a refusal advises
+    assert (settings.returncode, settings.stderr) == (0, "")
     page = agenttrace(checkout, "compare", FILE, "worse", "--html", "page.html", store=elsewhere)
     assert page.returncode == 1, page.stderr
     assert (checkout / "page.html").read_text().startswith("<!doctype html>")

@@ -100,3 +100,25 @@ def test_equivalence(tmp_path: Path) -> None:
     assert (metric["low"], metric["high"]) == pytest.approx((-0.0744336620516462, 0.4037669953849797))
     assert metric["p_values"]["tost"] == pytest.approx(0.003166881489265175)
     assert (metric["verdict"], metric["label"]) == ("pass", "equivalent")
+
+
+@pytest.mark.usefixtures("store")
+def test_passing_every_time_and_once(tmp_path: Path) -> None:
+    """tau-bench: 6 of 8 passed, so four drawn ones all did with 15/70. Chen et al.: 3 of 10, so one of five did with 1 − 21/252."""
+    for before, after, name, expected in (
+        ((8, 6), (4, 4), "pass^4", 15 / 70),
+        ((10, 3), (5, 5), "pass@5", 1 - 21 / 252),
+    ):
+        for run, (count, passed) in (("before", before), ("after", after)):
+            file = tmp_path / f"{run}-{count}.jsonl"
+            file.write_text(
+                "\n".join(
+                    json.dumps({"case": case, "repetition": number + 1, "scores": {"ok": number < passed}})
+                    for case in ("q1", "q2")
+                    for number in range(count)
+                )
+            )
+            agenttrace("import", str(file), "--run", run)
+        told = json.loads(agenttrace("compare", "before", "after", "--json"))
+        [metric] = [one for one in told["metrics"] if one["name"] == f"ok {name}"]
+        assert (metric["baseline"], metric["candidate"]) == (pytest.approx(expected), 1.0)
