@@ -52,3 +52,17 @@ def test_every_test_that_a_page_names_is_there() -> None:
     named = {name for page in PAGES for name in re.findall(r"`(test_\w+)`", page.read_text())}
     assert named
     assert not {name for name in named if f"def {name}(" not in known}
+
+
+def test_every_promise_is_proved() -> None:
+    """Each row of the page of promises names at least one test."""
+    rows = re.findall(r"^\| (.+) \| (.+) \|$", (ROOT / "docs" / "promises.md").read_text(), re.MULTILINE)
+    promises = [row for row in rows if row != ("promise", "proved by")]
+    assert promises
+    assert not [promise for promise, proof in promises if not re.fullmatch(r"`test_\w+`(, `test_\w+`)*", proof)]
+
+
+def test_every_page_is_found_from_the_first() -> None:
+    """The README names each page."""
+    text = (ROOT / "README.md").read_text()
+    assert not [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text]

@@ -99,6 +99,7 @@ RUN_ELSEWHERE = {
     "python -m sglang": "a model server: tests/end_to_end/test_server_spans.py",
     "agenttrace view": "runs until it is stopped: tests/end_to_end/test_view.py",
     "PHOENIX_COLLECTOR_ENDPOINT=": "needs a Phoenix: tests/end_to_end/test_view.py",
+    "agenttrace reproduce": "needs a provider's model: tests/end_to_end/test_reproduce.py",
     "agenttrace export --to otlp": "needs an endpoint: tests/end_to_end/test_export.py",
 }
 """How a command begins that is not run here, and who runs it, or why nobody does."""
