@@ -8,6 +8,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import count
 from pathlib import Path
 
 from agenttrace.errors import NoRecording, ReplayMiss, UsageError
@@ -18,6 +19,9 @@ from agenttrace.replay.folder import RecordedReply, ReplyFile, key_of, read_repl
 from agenttrace.replay.nearest import differences, nearest
 from agenttrace.spans.content_policy import CONTENT, ContentPolicy
 from agenttrace.store.journal import process_name
+
+MOST_CANDIDATES = 2_000
+"""Recorded requests that a miss is held against: each costs its messages."""
 
 log = logging.getLogger("agenttrace")
 
@@ -61,11 +65,10 @@ class RecordingTape:
         self._file = None
         self._waiting: deque[tuple[int, Request, Reply]] = deque()
         self._lock = threading.Lock()
-        self._asked = 0
+        self._numbers = count(1)
 
     def ask(self, request: Request) -> int:
-        self._asked += 1
-        return self._asked
+        return next(self._numbers)
 
     def answer(self, request: Request, delivery: Delivery) -> Reply:
         raise ReplayMiss("This is being recorded, and not replayed.")
@@ -176,13 +179,13 @@ class ReplayTape:
 
     def _why(self, asked: Request, repetitions: _Repetitions | None) -> str:
         if repetitions is not None:
-            count = len(repetitions.replies)
-            times = "once" if count == 1 else f"{count} times"
+            recorded = len(repetitions.replies)
+            times = "once" if recorded == 1 else f"{recorded} times"
             return (
                 f"The recording {self._folder} has this request{at(asked)} {times}, "
                 "and it is asked once more. Record again, with as many repetitions as are wanted."
             )
-        near = nearest(asked, [one.request for one in self._recorded])
+        near = nearest(asked, self._candidates(asked))
         if near is None:
             return f"The recording {self._folder} holds no reply at all. Record again, with --record."
         lines = "\n".join(f"  {line}" for line in differences(asked, near))
@@ -192,6 +195,13 @@ class ReplayTape:
             "Undo the difference, or record again with --record; no model was called."
         )
 
+    def _candidates(self, asked: Request) -> list[Request]:
+        """Where the nearest request is looked for: in the same attempt and place if there is any, and not in all of a large one."""
+        requests = [one.request for one in self._recorded]
+        here = [one for one in requests if one.site == asked.site]
+        same = [one for one in here if one.scope == asked.scope]
+        return (same or here or requests)[:MOST_CANDIDATES]
+
     def close(self) -> None:
         """Nothing is open."""
 
@@ -199,8 +209,8 @@ class ReplayTape:
         """What was not in the recording, as a sentence; None where all was."""
         if not self.misses:
             return None
-        count = len(self.misses)
-        return f"{count} {'request was' if count == 1 else 'requests were'} not in the recording. The first: {self.misses[0]}"
+        missed = len(self.misses)
+        return f"{missed} {'request was' if missed == 1 else 'requests were'} not in the recording. The first: {self.misses[0]}"
 
 
 WORDS: Mapping[Delivery, str] = {"whole": "a whole reply", "stream": "a stream", "events": "a stream of events"}
