@@ -26,6 +26,9 @@ TABLE = "genai-prices"
 MILLION = 1_000_000
 MINUTE_NS = 60 * 10**9
 
+LONGEST_PROMPT = 10**9
+"""Tokens of a prompt that reaches every tier of a price."""
+
 RATES: Mapping[str, str] = {
     "input": "input_mtok",
     "output": "output_mtok",
@@ -48,6 +51,16 @@ class Price:
     """Of prompt tokens that were written to a cache; None: as `input`."""
     reasoning: float | None = None
     """Of output tokens that were reasoning; None: as `output`."""
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """In the order of `RATES`, with what the others stand in for."""
+
+        def of(rate: float | None, otherwise: float) -> float:
+            return otherwise if rate is None else rate
+
+        cached, written = of(self.cached, self.input), of(self.cache_written, self.input)
+        return self.input, self.output, cached, written, of(self.reasoning, self.output)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

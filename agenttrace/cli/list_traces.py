@@ -104,8 +104,9 @@ def _dearest(
     from agenttrace.store.trace_costs import dearest_traces
 
     most = offset + (SHOWN_AS_JSON if wanted is None else wanted)
+    among = _among(opened, where)  # before: a store has one connection at a time
     with opened.connection() as connection:
-        costs = {item.name: item for item in dearest_traces(connection, _prices(), most, _among(opened, where))}
+        costs = {item.name: item for item in dearest_traces(connection, _prices(), most, among)}
     ids = [item.name for item in costs.values() if item.cost.total >= (min_cost or 0)][offset:]
     traces = {trace.trace_id: trace for trace in opened.traces(where=TraceFilter(trace_ids=ids))}
     return tuple(_with_cost(traces[trace_id], costs[trace_id]) for trace_id in ids)
@@ -117,8 +118,9 @@ def _costing(
     from agenttrace.store.filters import TraceFilter
     from agenttrace.store.trace_costs import traces_costing
 
+    among = _among(opened, where)  # as above
     with opened.connection() as connection:
-        costs = {item.name: item for item in traces_costing(connection, _prices(), min_cost, _among(opened, where))}
+        costs = {item.name: item for item in traces_costing(connection, _prices(), min_cost, among)}
     traces = opened.traces(wanted, offset=offset, where=TraceFilter(trace_ids=list(costs)), order=order)
     return tuple(_with_cost(trace, costs[trace.trace_id]) for trace in traces)
 

@@ -6,13 +6,11 @@ from collections.abc import Sequence
 
 import duckdb
 
-from agenttrace.pricing import MILLION, Price, PricedModel, Prices, priced_model
+from agenttrace.pricing import LONGEST_PROMPT, MILLION, Price, PricedModel, Prices, priced_model
+from agenttrace.pricing import RATES as PRICE_RATES
 from agenttrace.spending import Spending, costed, spending
 from agenttrace.store.paid_calls import read_calls_of_traces
 from agenttrace.store.stored_settings import NO_SETTINGS, read_settings
-
-LONGEST_PROMPT = 10**9
-"""Tokens of a prompt that reaches every tier of a price."""
 
 RUNS = "SELECT DISTINCT run_id FROM spans WHERE kind = 'model' AND settings IS NOT NULL AND <among>"
 
@@ -110,15 +108,5 @@ def _put_rates(
         price = known[model]
         if price is not None and not model.is_replayed:
             rows.append((text, price))
-    rates = [
-        (price.input, _or(price.cached, price.input), _or(price.cache_written, price.input),
-         price.output, _or(price.reasoning, price.output))
-        for _, price in rows
-    ]  # fmt: skip
-    names = ("input", "cached", "cache_written", "output", "reasoning")
-    columns = {name: [rate[place] for rate in rates] for place, name in enumerate(names)}
+    columns = {name: [price.rates[place] for _, price in rows] for place, name in enumerate(PRICE_RATES)}
     connection.execute(RATES, {"settings": [text for text, _ in rows], **columns})
-
-
-def _or(rate: float | None, otherwise: float) -> float:
-    return otherwise if rate is None else rate

@@ -12,8 +12,7 @@ from typing import Any
 import duckdb
 
 from agenttrace.phases.summary import LENGTH_REASONS
-from agenttrace.pricing import PricedModel, Prices, priced_model
-from agenttrace.records import Usage
+from agenttrace.pricing import LONGEST_PROMPT, MILLION, MINUTE_NS, RATES, Price, PricedModel, Prices, priced_model
 from agenttrace.store.stored_settings import NO_SETTINGS, StoredSettings
 
 CALLS = """
@@ -84,16 +83,56 @@ WHERE run_id = $run_id AND kind = 'model' AND settings IS NOT NULL
 GROUP BY settings
 """
 
-PAID = """
-SELECT trace_id, start_ns, settings, input_tokens, output_tokens, cached_tokens, cache_written_tokens, reasoning_tokens
+PRICED = f"""
+CREATE OR REPLACE TEMP TABLE priced AS
+WITH models AS (
+    SELECT unnest($settings) AS settings, unnest($models) AS model, unnest($by_length) AS is_by_length
+)
+SELECT
+    trace_id,
+    model,
+    start_ns // {MINUTE_NS} AS minute,
+    if(is_by_length, input_tokens, 0) AS prompt,
+    input_tokens,
+    output_tokens,
+    least(coalesce(cached_tokens, 0), input_tokens) AS cached,
+    least(coalesce(cache_written_tokens, 0), input_tokens - least(coalesce(cached_tokens, 0), input_tokens)) AS written,
+    least(coalesce(reasoning_tokens, 0), output_tokens) AS reasoning
 FROM spans
+LEFT JOIN models ON models.settings = spans.settings::VARCHAR
 WHERE run_id = $run_id AND kind = 'model' AND (state = 'ok' OR input_tokens IS NOT NULL AND output_tokens IS NOT NULL)
-ORDER BY start_ns, span_id
+"""
+"""Calls that cost, each with the number of its model; NULL where that has no price. Divided as `pricing` divides one."""
+
+PRICES = "SELECT DISTINCT model, minute, prompt FROM priced WHERE model IS NOT NULL AND prompt IS NOT NULL"
+
+COSTS = f"""
+WITH rates AS (
+    SELECT
+        unnest($model) AS model,
+        unnest($minute) AS minute,
+        unnest($prompt) AS prompt,
+        unnest($input) AS input,
+        unnest($cached) AS cached_rate,
+        unnest($cache_written) AS written_rate,
+        unnest($output) AS output,
+        unnest($reasoning) AS reasoning_rate
+)
+SELECT
+    trace_id,
+    sum(
+        (input_tokens - cached - written) * input + cached * cached_rate + written * written_rate
+        + (output_tokens - reasoning) * output + reasoning * reasoning_rate
+    ) / {MILLION} AS usd
+FROM priced
+LEFT JOIN rates USING (model, minute, prompt)
+GROUP BY trace_id
+HAVING count(*) = count(input_tokens + output_tokens + input)
 """
 
 TOKENS = ("input", "output", "cached", "reasoning")
 
-OF_SITES = ("model_s", "first_token_s", "inter_token_s", "input_tokens", "output_tokens")
+OF_SITES = ("model_s", "first_token_s", "inter_token_s", "output_tokens")
 
 
 def read_trace_metrics(
@@ -120,8 +159,7 @@ def read_trace_metrics(
     for trace_id, again in connection.execute(SENT_AGAIN, {"run_id": run_id}).fetchall():
         metrics[trace_id]["retries"] += again
     for trace_id, usd in _costs(connection, run_id, settings, prices).items():
-        if usd is not None:
-            metrics[trace_id]["cost_usd"] = usd
+        metrics[trace_id]["cost_usd"] = usd
     return metrics
 
 
@@ -151,22 +189,40 @@ def _of_calls(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
 
 
 def _costs(
-    connection: duckdb.DuckDBPyConnection, run_id: str, settings: Mapping[str | None, StoredSettings], prices: Prices
-) -> dict[str, float | None]:
-    """By trace; None where the cost of one of its calls is not known. Empty where no model has a price."""
-    models: dict[str, PricedModel] = {}
+    connection: duckdb.DuckDBPyConnection,
+    run_id: str,
+    settings: Mapping[str | None, StoredSettings],
+    prices: Prices,
+) -> dict[str, float]:
+    """Of the traces of which the cost of every call is known. Millions of calls are not priced one by one: models are, a minute
+    at a time, and those whose price goes by the length of the prompt, a length at a time.
+    """
+    models: dict[PricedModel, int] = {}
+    known: list[tuple[str, int, bool]] = []
     for text, latest_ns in connection.execute(MODELS, {"run_id": run_id}).fetchall():
         told = settings.get(text, NO_SETTINGS)
         model = priced_model({**told.shared, **told.own})
-        if prices.price(model, latest_ns) is not None:
-            models[text] = model
-    costs: dict[str, float | None] = {}
-    if not models:
-        return costs
-    for trace_id, start_ns, text, *counts in connection.execute(PAID, {"run_id": run_id}).fetchall():
-        model_of_call = models.get(text)
-        usage = Usage(**dict(zip(("input", "output", "cached", "cache_written", "reasoning"), counts, strict=True)))
-        cost = None if model_of_call is None else prices.cost(usage, model_of_call, start_ns)
-        before = costs.get(trace_id, 0.0)
-        costs[trace_id] = None if cost is None or before is None else before + cost.total
-    return costs
+        short, long = (_price(prices, model, latest_ns, prompt) for prompt in (0, LONGEST_PROMPT))
+        if short is not None:
+            known.append((text, models.setdefault(model, len(models)), short != long))
+    if not known:
+        return {}
+    texts, numbers, by_length = map(list, zip(*known, strict=True))
+    given = {"settings": texts, "models": numbers, "by_length": by_length}
+    connection.execute(PRICED, {**given, "run_id": run_id})
+    priced = list(models)
+    columns: dict[str, list[float]] = {name: [] for name in ("model", "minute", "prompt", *RATES)}
+    for number, minute, prompt in connection.execute(PRICES).fetchall():
+        price = _price(prices, priced[number], minute * MINUTE_NS, prompt)
+        if price is not None:
+            for name, value in zip(columns, (number, minute, prompt, *price.rates), strict=True):
+                columns[name].append(value)
+    return dict(connection.execute(COSTS, columns).fetchall())
+
+
+def _price(prices: Prices, model: PricedModel, at_ns: int, prompt_tokens: int) -> Price | None:
+    return NOTHING if model.is_replayed else prices.price(model, at_ns, prompt_tokens)
+
+
+NOTHING = Price(input=0.0, output=0.0)
+"""What a reply from a recording costs."""

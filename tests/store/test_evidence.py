@@ -9,6 +9,7 @@ import pytest
 
 from agenttrace.errors import RunNotFound
 from agenttrace.judging import load_contracts, load_evidence
+from agenttrace.pricing import Prices, priced_model
 from agenttrace.records import AttemptRecord, CaptureCounters, Marks, PhaseTiming, SettingValue, SpanRecord, Usage
 from agenttrace.settings.contract import fold
 from agenttrace.store.importing import import_records
@@ -119,6 +120,24 @@ def test_cost_is_unknown_where_one_call_has_no_price(
     import_records(store, [ended()], a_trace(1, a_call(1, 1, settings=known), a_call(1, 2, settings=other)))
     [repetition] = load_evidence(open_store(store), "nightly").repetitions
     assert "cost_usd" not in repetition.metrics
+
+
+def test_a_price_by_the_length_of_the_prompt_is_that_of_each_call(store: Path) -> None:
+    """As the pricing of one call has it, whichever of the table's models it is."""
+    model = settings(model__served="gemini-2.5-pro", provider="google")
+    calls = [
+        a_call(1, place, settings=model, usage=Usage(input=tokens, output=50, cached=7, reasoning=9))
+        for place, tokens in ((1, 1_000), (2, 300_000))
+    ]
+    import_records(store, [ended()], a_trace(1, *calls))
+    [repetition] = load_evidence(open_store(store), "nightly").repetitions
+    costs = [Prices().cost(call.usage or Usage(), priced_model(call.settings), call.start_ns) for call in calls]
+    assert all(cost is not None for cost in costs)
+    assert repetition.metrics["cost_usd"] == pytest.approx(sum(cost.total for cost in costs if cost))
+    rates = [
+        cost.uncached / (call.usage.input or 1) for cost, call in zip(costs, calls, strict=True) if cost and call.usage
+    ]
+    assert rates[1] > 1.5 * rates[0]
 
 
 def test_phases_of_tools_have_their_own_names(store: Path) -> None:
