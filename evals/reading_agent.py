@@ -27,6 +27,8 @@ from langgraph.graph.state import CompiledStateGraph
 from openai import DefaultAsyncHttpxClient, DefaultHttpxClient
 from pydantic import SecretStr
 
+from agenttrace import Case, Suite
+
 FIXTURES = Path(__file__).parent.parent / "fixtures"
 
 PER_UNIT = {
@@ -119,6 +121,16 @@ class NotesRetriever(BaseRetriever):
 def load_questions() -> tuple[Question, ...]:
     """The cases, in the file's order."""
     return tuple(Question(**record) for record in _records("questions.jsonl"))
+
+
+def demo_suite(agent: CompiledStateGraph[ReadingState, None, ReadingState, ReadingState], limit: int | None) -> Suite:
+    """The agent on its questions, or the first `limit` of them, each judged by whether the number is right."""
+
+    def correct(output: ReadingState, expected: str) -> bool:
+        return expected in re.findall(r"\d+", output["answer"].replace(",", ""))
+
+    cases = [Case(id=one.id, input={"question": one.question}, expected=one.expected) for one in load_questions()]
+    return Suite(name="demo", cases=cases[:limit], task=agent, evaluators=[correct], concurrency=1)
 
 
 def load_notes() -> tuple[Document, ...]:

@@ -15,6 +15,7 @@ from agenttrace.errors import LocalModelError, UsageError
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from agenttrace.evaluation.suite import Suite
     from agenttrace.local_model import LocalModel
 
 TEMPERATURES = (0.0, 0.7)
@@ -27,19 +28,19 @@ TEMPERATURES = (0.0, 0.7)
 def demo(questions: int | None, store: str | None) -> None:
     """Let an agent answer questions on a small model of this machine, twice, and show and compare the two runs.
 
-    Needs the checkout, where the agent lives, and the extra 'local'; 'make demo' installs and runs it all.
+    Needs the checkout, where the agent lives, and the extras 'local' and 'eval'; 'make demo' installs and runs it all.
     """
     from agenttrace.report.console import open_console, put
     from agenttrace.store.layout import Layout, store_path
 
     console = open_console()
     Layout(store_path(store)).create()  # that it cannot be written is better known before the questions are asked
-    build_agent, cases = _load_agent(questions, console)
+    build_agent, demo_suite = _load_agent(console)
     run_ids = []
     with _local_model(console) as model:
         for temperature in TEMPERATURES:
             agent = build_agent(model.base_url, model.name, temperature=temperature)
-            run_ids.append(_ask(agent, cases, f"demo-{temperature}", store, console))
+            run_ids.append(_ask(demo_suite(agent, questions), f"demo-{temperature}", store))
     show_run(run_ids[0], store, lambda drawing: put(drawing, console), console)
     _compare(run_ids, store, lambda drawing: put(drawing, console), console)
     console.print("\nWhat to try next:")
@@ -66,11 +67,11 @@ def _compare(run_ids: list[str], store: str | None, put: Callable[[Any], None], 
         put(draw_comparison(compare(opened, baseline, candidate, changed), width=width_of(console), store=store))
 
 
-def _load_agent(limit: int | None, console: Console) -> tuple[Callable[..., Any], tuple[Any, ...]]:
-    """The demo's agent and its questions, from the checkout."""
+def _load_agent(console: Console) -> tuple[Callable[..., Any], Callable[..., Suite]]:
+    """What builds the demo's agent, and its suite, from the checkout."""
     with console.status("Loading LangGraph …"):
         try:
-            from evals.reading_agent import build_agent, load_questions
+            from evals.reading_agent import build_agent, demo_suite
         except ModuleNotFoundError as error:
             if error.name and error.name.startswith("evals"):
                 raise UsageError(
@@ -80,7 +81,7 @@ def _load_agent(limit: int | None, console: Console) -> tuple[Callable[..., Any]
             from agenttrace.errors import MissingExtra
 
             raise MissingExtra("local", "The demo") from error
-    return build_agent, load_questions()[:limit]
+    return build_agent, demo_suite
 
 
 @contextmanager
@@ -98,19 +99,18 @@ def _local_model(console: Console) -> Iterator[LocalModel]:
         status.stop()
 
 
-def _ask(agent: Any, cases: tuple[Any, ...], name: str, store: str | None, console: Console) -> str:
-    """Record the agent over the questions; returns the run's id."""
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+def _ask(suite: Suite, name: str, store: str | None) -> str:
+    """Record the suite as a new run; returns the run's id."""
+    from agenttrace.evaluation.progress import RunProgress
+    from agenttrace.evaluation.runner import Arm, RunOptions, run_suite
+    from agenttrace.report.numbers import duration
 
-    from agenttrace.recording import record
-
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with record(name, store=store, tags={"demo": True}) as run, Progress(*columns, console=console) as progress:
-        task = progress.add_task(f"Asking {len(cases)} questions ({name})", total=len(cases))
-        for case in cases:
-            agent.invoke({"question": case.question}, config={"metadata": {"case": case.id}})
-            progress.advance(task)
-    return run.run_id
+    with RunProgress(name, duration) as progress:
+        options = RunOptions(store=store, tags={"demo": True}, is_new=True, watching=progress)
+        [result] = run_suite(suite, [Arm(task=suite.task_name(None), run_name=name)], options)
+    if result.stopped:
+        raise KeyboardInterrupt
+    return result.run_id
 
 
 def show_run(run_id: str, store: str | None, put: Callable[[Any], None], console: Console) -> None:
