@@ -341,6 +341,7 @@ class CallbackHandler(BaseCallbackHandler):
         if entry is None or entry.step.owner is not self:
             return
         self._steps.pop(key)
+        entry.proxy.saved = None  # the context it is left in may live for long, and would keep all those before it
         state: State = "cancelled" if entry.step.first_byte is None else "abandoned"
         facts = EndFacts(clock.monotonic_ns(), state, events=tuple(entry.events), partial=entry.partial)
         for sink in entry.sinks:

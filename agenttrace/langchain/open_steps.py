@@ -83,7 +83,9 @@ class OpenSteps:
             if self._open.pop(key, None) is not None:
                 self._aside[key] = entry
         while len(self._aside) > SET_ASIDE:
-            self._aside.popitem(last=False)[1].step.is_open = False
+            _, forgotten = self._aside.popitem(last=False)
+            forgotten.step.is_open = False
+            forgotten.proxy.saved = None  # else each context that a step was left in keeps all those before it
         self._look_at = min(MAX_OPEN, max(FIRST_LOOK, 2 * len(self._open)))
 
     def pop(self, key: int) -> Entry | None:
