@@ -7,8 +7,14 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args
 
 import pytest
+
+from agenttrace.comparison.evidence import Outcome
+from agenttrace.comparison.verdicts import Verdict
+from agenttrace.phases.names import ORDER
+from agenttrace.steps import State
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -66,3 +72,13 @@ def test_every_page_is_found_from_the_first() -> None:
     """The README names each page."""
     text = (ROOT / "README.md").read_text()
     assert not [page.name for page in PAGES[1:] if f"](docs/{page.name})" not in text]
+
+
+def test_the_glossary_has_the_codes_words() -> None:
+    """Every phase in its order, every state, outcome and verdict, and none that the code does not know."""
+    text = (ROOT / "docs" / "glossary.md").read_text()
+    assert tuple(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == ORDER
+    states = text.partition("## States")[2]
+    assert set(re.findall(r"^\| (\w+) \|", states, re.MULTILINE)) - {"state"} == set(get_args(State))
+    assert f"| verdict | {', '.join(get_args(Verdict))} |" in text
+    assert f"ended: {', '.join(get_args(Outcome))} |" in text
