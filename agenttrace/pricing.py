@@ -6,7 +6,7 @@ A model that neither knows has no cost, never a cost of zero. US dollars through
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -124,16 +124,18 @@ class Prices:
 
     own: Mapping[str, Price] = field(default_factory=dict)
 
-    def cost(self, usage: Usage, model: PricedModel, at_ns: int) -> Cost | None:
-        """What a call cost that began at `at_ns`; nothing where a recording answered it. None where its tokens or its prices are not known.
+    def cost(self, usage: Usage, model: PricedModel, at_ns: int, prompt_tokens: int | None = None) -> Cost | None:
+        """What a call cost that began at `at_ns`; nothing where a recording answered it. None where its tokens or its prices
+        are not known.
 
-        Where a server does not tell what came from a cache, all of the prompt is priced as if nothing had.
+        Where a server does not tell what came from a cache, all of the prompt is priced as if nothing had. Where `usage` is
+        that of several calls, `prompt_tokens` is the length of their longest prompt.
         """
         if model.is_replayed:
             return Cost()
         if usage.input is None or usage.output is None:
             return None
-        price = self.price(model, at_ns, usage.input)
+        price = self.price(model, at_ns, usage.input if prompt_tokens is None else prompt_tokens)
         return None if price is None else _cost(usage.input, usage.output, usage, price)
 
     def price(self, model: PricedModel, at_ns: int, prompt_tokens: int = 0) -> Price | None:
@@ -205,6 +207,25 @@ def _lookup(name: str, provider: str | None, endpoint: str | None) -> ModelInfo 
         except LookupError:
             continue
     return None
+
+
+@cache
+def tier_starts() -> tuple[int, ...]:
+    """The prompt lengths beyond which some model of the table has other prices: between two of them none has."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    return tuple(
+        sorted(
+            {start for provider in get_snapshot().providers for model in provider.models for start in _starts(model)}
+        )
+    )
+
+
+def _starts(model: ModelInfo) -> Iterator[int]:
+    standard = [item.prices for item in model.prices] if isinstance(model.prices, list) else [model.prices]
+    for prices in (*standard, *(variant.prices for variant in model.price_variants or ())):
+        for rate in (getattr(prices, name) for name in RATES.values()):
+            yield from () if rate is None or isinstance(rate, Decimal) else (tier.start for tier in rate.tiers)
 
 
 def table_version() -> str:

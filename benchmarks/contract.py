@@ -25,7 +25,7 @@ COMMANDS = {
     "history": ["settings", "nightly", "--since", "2000-01-01"],
     "cost": ["cost", "nightly"],
 }
-"""The first one has a target."""
+"""All of them under the same target."""
 
 
 def main() -> int:
@@ -46,7 +46,7 @@ def main() -> int:
         measured = {
             name: measure([*start, *command, "--store", store], expected_exit=0) for name, command in COMMANDS.items()
         }
-    seconds, megabytes = measured["contract"]
+    seconds, megabytes = (max(row[place] for row in measured.values()) for place in (0, 1))
     is_met = seconds < TARGET_S and megabytes < TARGET_MB
     if asked.as_json:
         rows = {name: {"s": round(row[0], 3), "peak_mb": round(row[1], 1)} for name, row in measured.items()}
@@ -58,8 +58,8 @@ def main() -> int:
     else:
         print(f"one run of {asked.calls:,} model calls (median of 3, process start included)")
         for name, row in measured.items():
-            target = f"   target < {TARGET_S:.0f} s, {TARGET_MB:.0f} MB: {'met' if is_met else 'MISSED'}"
-            print(f"  {name:10}{row[0]:6.2f} s  {row[1]:6.0f} MB{target if name == 'contract' else ''}")
+            print(f"  {name:10}{row[0]:6.2f} s  {row[1]:6.0f} MB")
+        print(f"  target  < {TARGET_S:6.2f} s  {TARGET_MB:6.0f} MB   {'met' if is_met else 'MISSED'}")
     return 0 if is_met else 1
 
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from itertools import pairwise
 
 import pytest
 from genai_prices import Usage as TableUsage
 from genai_prices import calc_price
 
-from agenttrace.pricing import Cost, Price, PricedModel, Prices
+from agenttrace.pricing import Cost, Price, PricedModel, Prices, tier_starts
 from agenttrace.records import Usage
-from agenttrace.spending import PaidCall, costed, spending, spending_json
+from agenttrace.spending import PaidCalls, costed, spending, spending_json
 
 AT = datetime(2026, 11, 1, 12, tzinfo=UTC)
 AT_NS = round(AT.timestamp()) * 10**9
@@ -88,9 +89,9 @@ def test_impossible_counts_are_priced_within_the_prompt() -> None:
     assert cost.total == pytest.approx(105e-6)
 
 
-def paid(model: str, **fields: object) -> PaidCall:
+def paid(model: str, **fields: object) -> PaidCalls:
     values: dict[str, object] = {"call_site": "agent", "trace_id": "t", "case": None, "start_ns": AT_NS, "usage": USAGE}
-    return PaidCall(**{**values, "model": PricedModel(names=(model,)), **fields})  # type: ignore[arg-type]  # a table of fields
+    return PaidCalls(**{**values, "model": PricedModel(names=(model,)), **fields})  # type: ignore[arg-type]  # a table of fields
 
 
 def test_a_sum_over_some_calls_is_no_total() -> None:
@@ -112,3 +113,13 @@ def test_groups_come_dearest_first_and_days_in_order() -> None:
     days = [item.name for item in spending(calls, "day")]
     assert days == sorted(days)
     assert len(days) == 2
+
+
+def test_between_two_starts_of_tiers_no_price_changes() -> None:
+    """Calls can be added up before they are priced: what decides is which of these lengths their prompts go beyond."""
+    model = PricedModel(names=("gemini-2.5-pro",), provider="google")
+    prices = Prices()
+    bounds = [0, *tier_starts(), 10**7]
+    for low, high in pairwise(bounds):
+        assert prices.price(model, AT_NS, low + 1) == prices.price(model, AT_NS, high)
+    assert prices.price(model, AT_NS, 1) != prices.price(model, AT_NS, 10**7)

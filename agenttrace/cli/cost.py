@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -23,7 +24,8 @@ if TYPE_CHECKING:
 )
 @json_option
 @store_option
-def cost(run: str | None, by: str | None, as_json: bool, store: str | None) -> None:
+@click.pass_context
+def cost(ctx: click.Context, run: str | None, by: str | None, as_json: bool, store: str | None) -> None:
     """Show what the model calls of RUN cost, or those of all runs: uncached prompt, cached, output and reasoning.
 
     Prices are those of [tool.agenttrace.prices], else of genai-prices. What no price is known for is unknown, not zero.
@@ -37,12 +39,14 @@ def cost(run: str | None, by: str | None, as_json: bool, store: str | None) -> N
     from agenttrace.store.reading import open_store
     from agenttrace.store.sent_prompts import read_prompts
 
+    ctx.call_on_close(gc.enable)
+    gc.disable()  # of a hundred thousand prompts none can go before the end, and looking for those that can takes a second
     prices = Prices(read_configuration().prices)
     with open_store(store) as opened:
         runs = opened.runs() if run is None else (opened.run(run),)
         with opened.connection() as connection:
-            paid = (call for one in runs for call in read_paid_calls(connection, one.run_id))
-            calls = costed(paid, prices)
+            grouping = cast("Grouping | None", by)
+            calls = costed(read_paid_calls(connection, [one.run_id for one in runs], grouping), prices)
             prompts = None if run is None else describe_prompts(*read_prompts(connection, runs[0].run_id))
     groupings = [by] if by else ["model", "call-site"]
     total, *_ = spending(calls) or (None,)

@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import duckdb
 import orjson
 
-from agenttrace.records import SettingValue
 from agenttrace.settings.prompt_parts import Message, SentPrompt
 from agenttrace.steps import JSON
 from agenttrace.store.content import expand, references
 from agenttrace.store.reading import read_chains, read_contents
-from agenttrace.store.stored_settings import NO_SETTINGS, read_settings
+from agenttrace.store.stored_settings import put_told
 
 CALLS = """
 SELECT
     coalesce(call_site, '') AS call_site,
     trace_id,
     coalesce(model_served, model_requested, '') AS model,
-    settings,
+    settings ->> '@content' AS settings,
+    CASE WHEN settings ->> '@content' IS NULL THEN json_extract(settings, $paths) END AS told,
     input,
     input_tokens,
     cached_tokens
@@ -29,6 +29,8 @@ FROM spans
 WHERE run_id = $run_id AND kind = 'model'
 ORDER BY start_ns, span_id
 """
+
+TOLD = "SELECT told, hashes FROM told"
 
 RETRIEVED = "SELECT trace_id, output FROM spans WHERE run_id = $run_id AND kind = 'retriever' AND output IS NOT NULL"
 
@@ -39,34 +41,31 @@ def read_prompts(
     connection: duckdb.DuckDBPyConnection, run_id: str
 ) -> tuple[list[SentPrompt], dict[str, Message], dict[str, list[str]]]:
     """The prompts in the order of time, their messages by id, and what was retrieved by trace."""
-    rows = connection.execute(CALLS, {"run_id": run_id}).fetchall()
-    inputs = [orjson.loads(row[4]) if row[4] is not None else None for row in rows]
-    chains = read_chains(connection, list({digest for value in inputs for kind, digest in _of(value, "chain")}))
-    hashes = {digest for value in inputs for kind, digest in _of(value, "content")}.union(*chains.values())
+    paths = put_told(connection, "run_id IN (SELECT unnest($value))", [run_id], TOOLS)
+    tools = {digest: _tools(told) for told, all_of in connection.execute(TOLD).fetchall() for digest in all_of}
+    rows = connection.execute(CALLS, {"run_id": run_id, "paths": paths}).fetchall()
+    inputs = {text: orjson.loads(text) for text in {row[5] for row in rows if row[5] is not None}}
+    chains = read_chains(connection, list({digest for value in inputs.values() for digest in _of(value, "chain")}))
+    hashes = {digest for value in inputs.values() for digest in _of(value, "content")}.union(*chains.values())
     messages = {digest: _message(body) for digest, body in read_contents(connection, list(hashes)).items()}
-    settings = read_settings(connection, [run_id])
-    tools: dict[int, str] = {}
-    prompts = []
-    for (call_site, trace_id, model, text, _, tokens, cached), value in zip(rows, inputs, strict=True):
-        told = settings.get(text, NO_SETTINGS)
-        if id(told) not in tools:
-            tools[id(told)] = _tools({**told.shared, **told.own})
-        prompts.append(
-            SentPrompt(
-                call_site=call_site,
-                trace_id=trace_id,
-                model=model,
-                messages=tuple(_items(value, chains, messages)),
-                tools=tools[id(told)],
-                tokens=tokens,
-                cached=cached,
-            )
+    sent = {text: tuple(_items(value, chains, messages)) for text, value in inputs.items()}
+    prompts = [
+        SentPrompt(
+            call_site=call_site,
+            trace_id=trace_id,
+            model=model,
+            messages=sent.get(text, ()),
+            tools=_tools(told) if settings is None else tools.get(settings, ""),
+            tokens=tokens,
+            cached=cached,
         )
+        for call_site, trace_id, model, settings, told, text, tokens, cached in rows
+    ]
     return prompts, messages, _retrieved(connection, run_id)
 
 
-def _of(value: JSON, wanted: str) -> Iterator[tuple[str, str]]:
-    return ((kind, digest) for kind, digest in references(value) if kind == wanted)
+def _of(value: JSON, wanted: str) -> Iterator[str]:
+    return (digest for kind, digest in references(value) if kind == wanted)
 
 
 def _items(value: JSON, chains: Mapping[str, list[str]], messages: dict[str, Message]) -> Iterator[str]:
@@ -100,9 +99,10 @@ def _text(value: JSON) -> str:
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 
-def _tools(settings: Mapping[str, SettingValue]) -> str:
-    told = {name: settings[name].value for name in TOOLS if name in settings and settings[name].value is not None}
-    return orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode() if told else ""
+def _tools(told: Sequence[str | None] | None) -> str:
+    """The definitions as one text, by their values as JSON."""
+    known = [f'"{name}":{value}' for name, value in zip(TOOLS, told or (), strict=False) if value not in (None, "null")]
+    return f"{{{','.join(known)}}}" if known else ""
 
 
 def _retrieved(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, list[str]]:
@@ -110,8 +110,8 @@ def _retrieved(connection: duckdb.DuckDBPyConnection, run_id: str) -> dict[str, 
     rows = [
         (trace, orjson.loads(output)) for trace, output in connection.execute(RETRIEVED, {"run_id": run_id}).fetchall()
     ]
-    chains = read_chains(connection, list({digest for _, output in rows for _, digest in _of(output, "chain")}))
-    hashes = {digest for _, output in rows for _, digest in _of(output, "content")}.union(*chains.values())
+    chains = read_chains(connection, list({digest for _, output in rows for digest in _of(output, "chain")}))
+    hashes = {digest for _, output in rows for digest in _of(output, "content")}.union(*chains.values())
     contents = read_contents(connection, list(hashes))
     for trace_id, output in rows:
         documents: Any = expand(output, contents, chains)

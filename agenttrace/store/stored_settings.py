@@ -61,6 +61,38 @@ class StoredSettings:
 NO_SETTINGS = StoredSettings(shared={}, own={})
 
 
+REFERRED = """
+SELECT DISTINCT settings ->> '@content'
+FROM spans
+WHERE <condition> AND kind = 'model' AND settings ->> '@content' IS NOT NULL
+"""
+
+TOLD = """
+CREATE OR REPLACE TEMP TABLE told AS
+SELECT list(hash) AS hashes, json_extract(body, $paths) AS told
+FROM contents
+WHERE rowid BETWEEN $first AND $last AND hash IN (SELECT unnest($hashes))
+GROUP BY 2
+"""
+
+
+def put_told(
+    connection: duckdb.DuckDBPyConnection, condition: str, value: Sequence[str], names: Sequence[str]
+) -> list[str]:
+    """A table `told` with a few dimensions of all the settings that model calls refer to, for who needs no more of them.
+
+    `condition` holds of the calls' spans, with `$value` in it. In the table: `told`, the value of each of `names` as JSON, and
+    `hashes`, by which calls refer to settings with these. Returned are the paths of the names: settings that stand in a row itself are read there.
+    """
+    paths = [f'$."{name}".value' for name in names]
+    referred = connection.execute(REFERRED.replace("<condition>", condition), {"value": list(value)}).fetchall()
+    hashes = [digest for (digest,) in referred]
+    places = [place for (place,) in connection.execute(PLACES, {"hashes": hashes}).fetchall()] if hashes else []
+    bounds = {"first": places[0] if places else 0, "last": places[-1] if places else -1}
+    connection.execute(TOLD, {"paths": paths, "hashes": hashes, **bounds})
+    return paths
+
+
 def read_settings(connection: duckdb.DuckDBPyConnection, run_ids: Sequence[str]) -> dict[str | None, StoredSettings]:
     """Each distinct settings of the runs, by the text that stands in its rows: a reference, or the settings."""
     cuts = Cuts()

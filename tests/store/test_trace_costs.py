@@ -8,9 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agenttrace.pricing import Price, Prices
+from agenttrace.pricing import PARTS, Price, Prices, priced_model
 from agenttrace.records import SettingValue, SpanRecord, Usage
-from agenttrace.spending import costed, spending
+from agenttrace.spending import PaidCalls, Spending, costed, spending
 from agenttrace.store.importing import import_records
 from agenttrace.store.paid_calls import read_paid_calls
 from agenttrace.store.reading import Store, open_store
@@ -54,6 +54,11 @@ def test_the_dearest_come_first_and_unknown_costs_are_not_guessed(store: Path) -
     assert [trace for trace, _ in dearest(opened, 5, [f"{1:032x}", f"{5:032x}"])] == [1]
 
 
+def bill(item: Spending) -> tuple[object, ...]:
+    """What a group of calls cost and how many they were; parts may be off by what adding up in another order makes."""
+    return item.calls, item.unknown, [pytest.approx(getattr(item.cost, part), abs=1e-12) for part in PARTS]
+
+
 COUNTS = st.integers(0, 10_000) | st.none()
 CALLS = st.tuples(
     st.integers(1, 6), st.sampled_from(["small", "large", "free", "other"]), COUNTS, COUNTS, COUNTS, COUNTS, COUNTS
@@ -74,8 +79,23 @@ def test_the_order_is_that_of_pricing_every_call(
     ]
     import_records(store, [a_run()], spans)
     opened = open_store(store)
+    single = [
+        PaidCalls(
+            call_site="",
+            trace_id=span.trace_id,
+            case=None,
+            start_ns=span.start_ns,
+            model=priced_model(span.settings),
+            usage=span.usage or Usage(),
+            is_answered=span.state == "ok",
+        )
+        for span in spans
+    ]
+    every = spending(costed(single, PRICES), "trace")
     with opened.connection() as connection:
-        every = spending(costed(read_paid_calls(connection, "run1"), PRICES), "trace")
+        by_trace, together = (costed(read_paid_calls(connection, ["run1"], by), PRICES) for by in ("trace", None))
+    assert {item.name: bill(item) for item in spending(by_trace, "trace")} == {item.name: bill(item) for item in every}
+    assert [bill(item) for item in spending(together)] == [bill(item) for item in spending(costed(single, PRICES))]
     expected = [(int(item.name, 16), item.total) for item in every if item.cost.total > 0]
     assert dearest(opened, most) == expected[:most]
     least = [item.cost.total for item in every if item.cost.total > 0][len(expected) // 2 :][:1] or [1.0]
