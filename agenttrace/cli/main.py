@@ -34,6 +34,7 @@ COMMANDS = {
     "eval": "eval",
     "explain-response": "explain_response",
     "view": "view",
+    "serve": "serve",
     "doctor": "doctor",
     "demo": "demo",
     "sql": "sql",

@@ -220,7 +220,12 @@ def _at(values: Mapping[str, JSON], path: str) -> JSON:
 def _identity(call: ModelCall, sources: Sequence[Source]) -> Iterator[tuple[str, SettingValue]]:
     """Which model, of whom, through which API, and how it was delivered."""
     # After `.bind(model=…)` the parameters hold the new name under `model` and the old one under `model_name`.
-    asked = {"wire": ("model",), "metadata": ("model_name",), "invocation_params": ("model", "model_name", "model_id")}
+    asked = {
+        "wire": ("model",),
+        "metadata": ("model_name",),
+        "invocation_params": ("model", "model_name", "model_id"),
+        "serialized": ("model", "model_name"),
+    }
     by_name = {source.name: source for source in sources}
     for source, key in ((by_name[name], key) for name, keys in asked.items() if name in by_name for key in keys):
         name = source.values.get(key)

@@ -59,6 +59,8 @@ class _Batch:
 
     folder: Path
     files: dict[str, BinaryIO] = field(default_factory=dict)
+    received: set[tuple[str, str]] = field(default_factory=set)
+    """Spans of which it is known that they are here, or in the database."""
 
     def add(self, table: str, line: bytes) -> None:
         if table not in self.files:
@@ -141,7 +143,7 @@ def _merge_batch(layout: Layout, connection: duckdb.DuckDBPyConnection, slices: 
     with tempfile.TemporaryDirectory(prefix=DRAFT, dir=layout.folder) as folder:
         batch = _Batch(Path(folder))
         for piece in slices:
-            _read(piece, batch)
+            _read(piece, batch, connection)
         batch.close()
         try:
             _load(connection, batch, slices)
@@ -170,7 +172,7 @@ def _load(connection: duckdb.DuckDBPyConnection, batch: _Batch, slices: list[Sli
         raise
 
 
-def _read(piece: Slice, batch: _Batch) -> None:
+def _read(piece: Slice, batch: _Batch, connection: duckdb.DuckDBPyConnection) -> None:
     with open(piece.path, "rb") as file:
         file.seek(piece.offset)
         data = file.read()
@@ -178,7 +180,8 @@ def _read(piece: Slice, batch: _Batch) -> None:
     piece.end = piece.offset + whole
     if piece.complete and whole < len(data):
         piece.damaged += 1  # the line a killed process was writing
-    for line in data[:whole].splitlines(keepends=True):
+    lines = data[:whole].splitlines(keepends=True)
+    for line in _not_there_yet(lines, batch, connection) if piece.path.name.startswith(RECEIVED) else lines:
         try:
             table = table_of(orjson.loads(line))
         except orjson.JSONDecodeError:
@@ -188,6 +191,35 @@ def _read(piece: Slice, batch: _Batch) -> None:
         else:
             batch.add(table, line)
             piece.records += 1
+
+
+RECEIVED = "otlp-"
+"""Begins the names of segments with spans that others sent: who gets no answer sends again, so one may be there already."""
+
+
+def _not_there_yet(lines: list[bytes], batch: _Batch, connection: duckdb.DuckDBPyConnection) -> list[bytes]:
+    """The lines without spans that the database or this batch has."""
+    keys = [_span_key(line) for line in lines]
+    traces = list({key[0] for key in keys if key is not None})
+    known = connection.execute(
+        "SELECT trace_id, span_id FROM spans WHERE trace_id IN (SELECT unnest($traces))", {"traces": traces}
+    )
+    batch.received.update(known.fetchall())
+    kept = []
+    for line, key in zip(lines, keys, strict=True):
+        if key not in batch.received:
+            kept.append(line)
+        if key is not None:
+            batch.received.add(key)
+    return kept
+
+
+def _span_key(line: bytes) -> tuple[str, str] | None:
+    try:
+        row = orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return None
+    return (row["trace_id"], row["span_id"]) if isinstance(row, dict) and row.get("r") == "spans" else None
 
 
 def _note(connection: duckdb.DuckDBPyConnection, piece: Slice) -> None:

@@ -108,6 +108,7 @@ def test_langfuse_observations() -> None:
     assert planner.marks.first_content_ns == 500_000_000
     assert value(planner, "prompt.label") == "planner@4"
     assert value(planner, "limits.max_output_tokens") == 300
+    assert value(planner, "model.requested") == "gpt-5-mini-2026-08-07"
     assert "sampling.top_p" not in planner.settings
     assert (spans["track"].kind, spans["track"].input, spans["track"].output) == ("tool", {"number": 17}, "Bern")
     assert spans["notify"].error is not None
