@@ -190,7 +190,10 @@ def _model_call(span: WireSpan, known: Reader, common: dict[str, Any], *, is_ser
     elif isinstance(answered, list) and answered:
         common["output"] = _parts(answered)[0]
     report = {name: value for name, value in known.all.items() if name.startswith("gen_ai.")} if is_server else {}
-    served = known.text(semconv.RESPONSE_MODEL)
+    asked_for = _asked(known)
+    named = known.text(semconv.LLM_MODEL)
+    # OpenInference names the model of the answer where it differs from the one of the request; the same name may be an echo.
+    served = known.text(semconv.RESPONSE_MODEL) or (named if named != asked_for.get("model") else None)
     finish = known.take(semconv.FINISH_REASONS)
     reason = finish[0] if isinstance(finish, list) and finish else known.take(semconv.LLM_FINISH_REASON)
     provider = known.text(semconv.PROVIDER, "gen_ai.system", semconv.LLM_PROVIDER, "llm.system")
@@ -200,7 +203,7 @@ def _model_call(span: WireSpan, known: Reader, common: dict[str, Any], *, is_ser
             "kind": "chain" if is_server else "model",
             "metadata": {semconv.LS_PROVIDER: provider} if provider else {},
         },
-        serialized={"kwargs": _asked(known)},
+        serialized={"kwargs": asked_for},
         response={**report, **({"model_name": served} if served else {})},
         tokens=_tokens(known),
         finish_reason=None if reason is None else str(reason),
@@ -223,10 +226,9 @@ def _asked(known: Reader) -> dict[str, JSON]:
             asked[penalty] = value
     if (stop := known.take("gen_ai.request.stop_sequences")) is not None:
         asked["stop"] = stop
-    model = known.text(semconv.REQUEST_MODEL)
-    named = known.text(semconv.LLM_MODEL)
-    if model or named:
-        asked["model"] = model or named
+    requested, named = known.text(semconv.REQUEST_MODEL), known.all.get(semconv.LLM_MODEL)
+    if requested or ("model" not in asked and named):
+        asked["model"] = requested or str(named)
     tools = [tool.get(semconv.TOOL_JSON_SCHEMA) for tool in known.flat(semconv.LLM_TOOLS)]
     schemas = [orjson.loads(tool) for tool in tools if isinstance(tool, str) and _is_json(tool)]
     if schemas:

@@ -190,6 +190,7 @@ def test_openinference_of_the_openai_sdk(receiver: Receiver) -> None:
         0.3,
         50,
     )
+    assert told["model.served"] == "gpt-5-mini-2026-08-07"
     assert told["tools.names"] == ["look_up"]
     assert call.input == [{"role": "system", "content": "Help."}, {"role": "user", "content": "How high?"}]
     assert isinstance(call.output, dict)
