@@ -74,12 +74,19 @@ def find_baseline(ref: str, candidate: RunEvidence, read: Callable[[str], RunEvi
     return FoundBaseline(evidence=evidence, warnings=tuple(warnings(evidence.run, candidate.run, project)))
 
 
+def names_file(ref: str) -> bool:
+    """Whether a reference means an accepted baseline's file rather than a run of the store."""
+    return ref.partition(":")[0] == ACCEPTED or ref.endswith(SUFFIX)
+
+
 def _file_of(ref: str, candidate: RunEvidence, project: Configuration) -> Path | None:
     """The file that a reference names; None where it means a run of the store."""
+    if not names_file(ref):
+        return None
     word, colon, name = ref.partition(":")
     if word == ACCEPTED:
         return _file_named(name if colon else baseline_name(candidate), project)
-    return Path(ref) if ref.endswith(SUFFIX) else None
+    return Path(ref)
 
 
 def _file_named(name: str, project: Configuration) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from agenttrace.baselines import accepted_run, find_baseline
+from agenttrace.baselines import accepted_run, find_baseline, names_file
 from agenttrace.comparison import compare as comparing
 from agenttrace.comparison.dimensions import Severity
 from agenttrace.comparison.evidence import RunEvidence
@@ -35,9 +35,17 @@ def _prices() -> Prices:
 
 
 def load_contracts(store: Store, refs: Sequence[str]) -> tuple[tuple[RunRecord, Contract], ...]:
-    """Runs with their contracts, in the order asked for. Of an accepted baseline that the store does not have, its file's."""
+    """Runs with their contracts, in the order asked for. Of an accepted baseline that the store does not have, its file's.
+
+    The first of two may be `accepted`, `accepted:NAME` or a baseline's file, as in a comparison.
+    """
 
     def contract_of(ref: str) -> tuple[RunRecord, Contract]:
+        if names_file(ref) and ref in refs[:-1]:
+            accepted = find_baseline(
+                ref, read_evidence(connection, refs[-1]), lambda ref: read_evidence(connection, ref)
+            )
+            return accepted.evidence.run, accepted.evidence.contract
         try:
             return read_contract(connection, ref)
         except RunNotFound:

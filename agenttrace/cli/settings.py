@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 def settings(run: str, other: str | None, since_ns: int | None, as_json: bool, store: str | None) -> None:
     """Show what the model calls of RUN were set to, by call site; with RUN2, where the two runs differ.
 
-    A run is an id, the beginning of one, or a name, which means its latest run. With --since a name means all its runs: when
+    A run is an id, the beginning of one, or a name, which means its latest run; the first of two may
+    be 'accepted' or a baseline's file, as in 'compare'. With --since a name means all its runs: when
     did which setting change, at which call site.
     """
     from agenttrace.judging import load_contracts

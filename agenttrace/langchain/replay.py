@@ -143,10 +143,11 @@ def _wrap(kind: type) -> None:
 class _Call:
     """One call of a model while a tape is in place."""
 
-    def __init__(self, found: Tape, model: Any, given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    def __init__(self, found: Tape, model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         from agenttrace.langchain.asked_request import Place, request
 
-        named = dict(zip(("stop", "run_manager"), args, strict=False)) | dict(kwargs)
+        named = dict(zip(("given", "stop", "run_manager"), args, strict=False)) | dict(kwargs)
+        given = next(named.pop(name) for name in ("given", "messages", "prompts", "prompt") if name in named)
         stop, self.manager = named.pop("stop", None), named.pop("run_manager", None)
         entry = _entry(self.manager)
         place = Place(metadata={}) if entry is None else _place(entry)
@@ -229,13 +230,13 @@ def _place(entry: Entry) -> Any:
     return Place(site=entry.step.call_site or "", metadata=entry.start.metadata, run_id=entry.step.run_id)
 
 
-def _begin(model: Any, given: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call | None:
+def _begin(model: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Call | None:
     """The call, where a tape is in place and this is the outermost of a model's methods; a fault of ours is no call."""
     found = tape()
     if found is None or _inside.get():
         return None
     try:
-        return _Call(found, model, given, args, kwargs)
+        return _Call(found, model, args, kwargs)
     except Exception as error:
         if found.is_replay:
             raise
@@ -254,15 +255,15 @@ def _within() -> Iterator[None]:
 
 def _generate(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
-    def generate(self: Any, given: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _begin(self, given, args, kwargs)
+    def generate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = _begin(self, args, kwargs)
         if call is None:
-            return original(self, given, *args, **kwargs)
+            return original(self, *args, **kwargs)
         if call.tape.is_replay:
             return call.replayed_result()
         try:
             with _within():
-                result = original(self, given, *args, **kwargs)
+                result = original(self, *args, **kwargs)
         except Exception as error:
             call.guarded(call.keep_error, error)
             raise
@@ -274,15 +275,15 @@ def _generate(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _agenerate(original: Callable[..., Any]) -> Callable[..., Any]:
     @wraps(original)
-    async def agenerate(self: Any, given: Any, *args: Any, **kwargs: Any) -> Any:
-        call = _begin(self, given, args, kwargs)
+    async def agenerate(self: Any, *args: Any, **kwargs: Any) -> Any:
+        call = _begin(self, args, kwargs)
         if call is None:
-            return await original(self, given, *args, **kwargs)
+            return await original(self, *args, **kwargs)
         if call.tape.is_replay:
             return call.replayed_result()
         try:
             with _within():
-                result = await original(self, given, *args, **kwargs)
+                result = await original(self, *args, **kwargs)
         except Exception as error:
             call.guarded(call.keep_error, error)
             raise
@@ -295,10 +296,10 @@ def _agenerate(original: Callable[..., Any]) -> Callable[..., Any]:
 def _streaming(delivery: Delivery) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        def stream(self: Any, given: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
-            call = _begin(self, given, args, kwargs)
+        def stream(self: Any, *args: Any, **kwargs: Any) -> Iterator[Any]:
+            call = _begin(self, args, kwargs)
             if call is None:
-                yield from original(self, given, *args, **kwargs)
+                yield from original(self, *args, **kwargs)
                 return
             if call.tape.is_replay:
                 for chunk in call.replayed_chunks(delivery):
@@ -307,7 +308,7 @@ def _streaming(delivery: Delivery) -> Callable[[Callable[..., Any]], Callable[..
                     yield chunk
                 return
             reply = Reply(delivery=delivery, is_whole=False)
-            chunks = iter(original(self, given, *args, **kwargs))
+            chunks = iter(original(self, *args, **kwargs))
             try:
                 while True:
                     with _within():  # around each step only: what is set in a generator is set for its reader too
@@ -335,10 +336,10 @@ def _streaming(delivery: Delivery) -> Callable[[Callable[..., Any]], Callable[..
 def _astreaming(delivery: Delivery) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrapper(original: Callable[..., Any]) -> Callable[..., Any]:
         @wraps(original)
-        async def astream(self: Any, given: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-            call = _begin(self, given, args, kwargs)
+        async def astream(self: Any, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
+            call = _begin(self, args, kwargs)
             if call is None:
-                async for chunk in original(self, given, *args, **kwargs):
+                async for chunk in original(self, *args, **kwargs):
                     yield chunk
                 return
             if call.tape.is_replay:
@@ -348,7 +349,7 @@ def _astreaming(delivery: Delivery) -> Callable[[Callable[..., Any]], Callable[.
                     yield chunk
                 return
             reply = Reply(delivery=delivery, is_whole=False)
-            chunks = aiter(original(self, given, *args, **kwargs))
+            chunks = aiter(original(self, *args, **kwargs))
             try:
                 while True:
                     with _within():

@@ -110,6 +110,8 @@ def test_a_fresh_checkout_compares_with_what_was_accepted(project: Path, tmp_pat
     run_id = told["baseline"]["run_id"]
     settings = agenttrace(checkout, "settings", run_id[:12], "worse", store=elsewhere)  # as a refusal advises
     assert (settings.returncode, settings.stderr) == (0, "")
+    by_file = agenttrace(checkout, "settings", FILE, "worse", store=elsewhere)
+    assert (by_file.returncode, by_file.stdout) == (0, settings.stdout)
     page = agenttrace(checkout, "compare", FILE, "worse", "--html", "page.html", store=elsewhere)
     assert page.returncode == 1, page.stderr
     assert (checkout / "page.html").read_text().startswith("<!doctype html>")

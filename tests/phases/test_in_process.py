@@ -63,13 +63,14 @@ def sources(span: SpanRecord) -> dict[str, str]:
 
 def test_the_time_to_the_first_token_is_prefill(store: Path, engine: Any) -> None:
     """Streamed: prefill until the first token, decode to the last, and together with the rest the whole call."""
-    span = recorded(lambda config: list(engine.stream("hello", config=config)))
+    read: list[str] = []
+    span = recorded(lambda config: read.extend(engine.stream("hello", config=config)))
     assert span.marks is not None
     assert seconds(span)["prefill"] == span.marks.first_token_ns
     assert seconds(span)["decode"] > 0
     assert sum(seconds(span).values()) == span.duration_ns
     assert {sources(span)[name] for name in ("queue", "connect", "delivery", "retry_backoff")} == {"not-applicable"}
-    assert span.marks.chunks == NEW_TOKENS
+    assert span.marks.chunks == sum(1 for text in read if text)  # an engine holds a word back until it is whole
 
 
 def test_without_a_stream_only_the_sum_is_known(store: Path, engine: Any) -> None:

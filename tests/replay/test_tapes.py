@@ -75,6 +75,24 @@ def test_repetitions_of_a_request_get_their_own_replies(folder: Path) -> None:
             Silent().invoke("a")
 
 
+class Delegating(Counting):
+    """Asks the model that it holds by its method, everything named, as some integrations do."""
+
+    held: BaseChatModel
+
+    def _generate(self, messages: Any, stop: Any = None, run_manager: Any = None, **kwargs: Any) -> ChatResult:
+        return self.held._generate(messages=messages, stop=stop, run_manager=run_manager, **kwargs)
+
+
+def test_a_model_that_delegates_by_name_is_recorded_once_and_replayed(folder: Path) -> None:
+    """The outermost model's reply is the one kept; a wrapped method takes its arguments however they are named."""
+    with record("live", record_replies=folder):
+        assert Delegating(held=Counting()).invoke("a").content == "a 1"
+    assert Counting()._generate(messages=[HumanMessage("b")]).generations[0].message.content == "b 1"
+    with record("again", replay=folder):
+        assert Delegating(held=Silent()).invoke("a").content == "a 1"
+
+
 def test_call_sites_do_not_share_replies(folder: Path) -> None:
     """The same request elsewhere in the agent is another one."""
 
